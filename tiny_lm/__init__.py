@@ -1,0 +1,31 @@
+"""The pre-norm transformer block, from lists of numbers to a real language model.
+
+Shapes, one legend for the whole package:
+
+    B batch      T positions        S positions including cached ones
+    D width of the residual stream  H heads    d = D / H, width of a head
+    F hidden width of SwiGLU        V vocabulary      [...] any leading axes
+
+Where to look:
+
+    plain       RMS, RMSNorm and the residual addition on lists of numbers
+    shapes      the shape checks that every layer shares
+    taps        names for the values inside a forward pass; record or edit them
+    config      ModelConfig
+    rope        rotary position embedding
+    attention   causal self-attention and its cache
+    layers      RMSNorm, LayerNorm, SwiGLU, the residual addition, the block and its variants
+    model       TinyLM: embedding, blocks, final norm, logits
+    tokenizer   character and byte-pair tokenizers
+    generate    sampling
+    checkpoint  one .safetensors file a model
+    pretrained  real Llama-family checkpoints in TinyLM
+    probes      the numbers behind the lessons, a module a chapter
+    exercises   check(), the checks, reference answers and known wrong answers
+    plots       numbers -> picture
+    widgets     controls around probes and plots
+    lessons     the core lesson in a terminal
+    cli         python -m tiny_lm
+"""
+
+__version__ = "0.1.0"
