@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tiny_lm.shapes import fail
 
 NORM_NAMES = ("rms", "layer")
+SIZE_NAMES = ("vocab_size", "max_len", "n_layers", "d_model", "n_heads", "n_kv_heads", "d_ff")
 ORDER_NAMES = ("pre", "post", "plain")
 
 
@@ -37,15 +38,7 @@ class ModelConfig:
         who = "ModelConfig"
         if self.n_kv_heads is None:
             object.__setattr__(self, "n_kv_heads", self.n_heads)
-        for name in (
-            "vocab_size",
-            "max_len",
-            "n_layers",
-            "d_model",
-            "n_heads",
-            "n_kv_heads",
-            "d_ff",
-        ):
+        for name in SIZE_NAMES:
             size = getattr(self, name)
             if not isinstance(size, int) or isinstance(size, bool) or size < 1:
                 fail(who, f"{name} a whole number >= 1", repr(size))

@@ -42,7 +42,7 @@ class RMSNorm(nn.Module):
 
 
 class LayerNorm(nn.Module):
-    """Subtract the mean, divide by the standard deviation, apply gain and shift: `[..., D] -> [..., D]`.
+    """Subtract the mean, divide by the standard deviation, gain, shift: `[..., D] -> [..., D]`.
 
     y = scale · (x − mean(x)) / sqrt(mean((x − mean(x))²) + eps) + shift
 
@@ -73,7 +73,7 @@ NORMS: dict[str, type[nn.Module]] = {"rms": RMSNorm, "layer": LayerNorm}
 
 
 class SwiGLU(nn.Module):
-    """A hidden layer whose units are multiplied by a gate, position by position: `[..., D] -> [..., D]`.
+    """A hidden layer whose units are multiplied by gates: `[..., D] -> [..., D]`.
 
     y = (silu(x Wgate) · (x Wup)) Wdown,  silu(u) = u · sigmoid(u);  the hidden width is F.
 
@@ -141,7 +141,7 @@ class TransformerBlock(nn.Module):
 
 
 class PostNormBlock(TransformerBlock):
-    """The order of the first transformer, with the norm on the direct path: `[B, T, D] -> [B, T, D]`.
+    """The first transformer's order, norms on the direct path: `[B, T, D] -> [B, T, D]`.
 
     h = norm1(x + attention(x))
     y = norm2(h + ffn(h))

@@ -35,7 +35,7 @@ def rms_norm(
     denominator = sqrt(_mean_square("rms_norm", x) + eps)
     if denominator == 0:
         raise ValueError(
-            "rms_norm: expected a vector that is not all zeros when eps is 0, got 0 / 0 (use eps > 0)"
+            "rms_norm: expected a vector other than zero when eps is 0, got 0 / 0 (use eps > 0)"
         )
     return [g * value / denominator for g, value in zip(gamma, x, strict=True)]
 

@@ -29,7 +29,7 @@ def rope_angles(positions: Tensor, width: int, theta: float = 10_000.0) -> Tenso
 
 
 def rotate(x: Tensor, angles: Tensor) -> Tensor:
-    """Turn the pair (2i, 2i + 1) of each vector by its angle: `[..., T, d], [T, d/2] -> [..., T, d]`.
+    """Turn each pair (2i, 2i + 1) by its angle: `[..., T, d], [T, d/2] -> [..., T, d]`.
 
     (a, b) -> (a·cos − b·sin, a·sin + b·cos), computed in float32 or better; lengths are kept.
     """

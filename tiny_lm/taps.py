@@ -1,9 +1,9 @@
 """Names for the values inside a forward pass, and a way to record or change them.
 
 A forward pass takes `tap`, a function `tap(name, value) -> value`, and calls it where it makes a
-value. A block names `norm.attn`, `attn.weights`, `resid.attn`, `norm.ffn` and `resid.ffn`; the model
-puts `blocks.{i}.` before them and adds `embed` and `norm.final`. `norm.*` is what a branch
-reads; `resid.*` is a completed sum.
+value. A block names `norm.attn`, `attn.weights`, `resid.attn`, `norm.ffn` and `resid.ffn`; the
+model puts `blocks.{i}.` before them and adds `embed` and `norm.final`. `norm.*` is the output of a
+norm, what a branch reads; `resid.*` is a completed sum.
 """
 
 from __future__ import annotations

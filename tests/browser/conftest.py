@@ -1,0 +1,98 @@
+"""A real JupyterLab and a real Chromium, for the tests in this folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+NO_NEWS = {"fetchNews": "false", "checkForUpdates": False}  # no pop-up, no request to the net
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+@pytest.fixture(scope="session")
+def lab_url(tmp_path_factory):
+    """A JupyterLab of its own: loopback, a free port, no token, its own settings and notebooks."""
+    if CHROMIUM is None:
+        pytest.skip("no chromium found: apt-get install chromium")
+    work = tmp_path_factory.mktemp("lab")
+    shutil.copytree(NOTEBOOKS, work / "notebooks")
+    news = work / "settings/@jupyterlab/apputils-extension/notification.jupyterlab-settings"
+    news.parent.mkdir(parents=True)
+    news.write_text(json.dumps(NO_NEWS))
+    environment = {
+        **os.environ,
+        "JUPYTER_CONFIG_DIR": str(work / "config"),
+        "JUPYTERLAB_SETTINGS_DIR": str(work / "settings"),
+        "JUPYTERLAB_WORKSPACES_DIR": str(work / "workspaces"),
+    }
+    url = f"http://127.0.0.1:{free_port()}"
+    command = [sys.executable, "-m", "jupyterlab", "--allow-root", "--no-browser"]
+    command += ["--ip=127.0.0.1", f"--port={url.rsplit(':', 1)[1]}"]
+    command += [f"--ServerApp.root_dir={work / 'notebooks'}", "--IdentityProvider.token="]
+    command += ["--LabApp.news_url=None", "--LabApp.extension_manager=readonly"]
+    command += ["--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]
+    with open(work / "jupyter.log", "w") as log:
+        server = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        try:
+            wait_until_up(url, server, work / "jupyter.log")
+            yield url
+        finally:
+            server.terminate()
+            server.wait(20)
+
+
+def wait_until_up(url, server, log):
+    for _ in range(120):
+        try:
+            urllib.request.urlopen(f"{url}/api/status", timeout=1)
+            return
+        except OSError:
+            assert server.poll() is None, log.read_text()
+            time.sleep(0.5)
+    raise TimeoutError(log.read_text())
+
+
+@pytest.fixture
+def page(lab_url, tmp_path):
+    """A page of a new browser profile; `page.errors` collects what the console complains of."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        context = playwright.chromium.launch_persistent_context(
+            tmp_path / "profile",
+            executable_path=CHROMIUM,
+            headless=True,
+            args=FLAGS,
+            viewport={"width": 1280, "height": 1100},
+        )
+        page = context.new_page()
+        page.errors = []
+        page.on("console", lambda m: page.errors.append(m.text) if m.type == "error" else None)
+        yield page
+        context.close()

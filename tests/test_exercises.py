@@ -1,0 +1,103 @@
+"""Every reference passes, every known wrong answer is caught and named, every stub is forgiven."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tiny_lm.exercises import EXERCISES, check, hint
+from tiny_lm.exercises.core import Exercise, judge
+
+WRONG = [(name, sentence) for name, e in EXERCISES.items() for sentence in e.wrong]
+each = pytest.mark.parametrize("name", EXERCISES)
+
+
+@each
+def test_the_reference_passes(name):
+    verdict = check(name, EXERCISES[name].reference)
+    assert verdict.ok is True and str(verdict).startswith("✓ ")
+
+
+@pytest.mark.parametrize(("name", "sentence"), WRONG)
+def test_a_known_mistake_is_caught_and_named(name, sentence):
+    verdict = check(name, EXERCISES[name].wrong[sentence])
+    assert verdict.ok is False
+    assert sentence in verdict.text
+
+
+@each
+def test_a_stub_is_not_an_error(name):
+    def raises(*arguments):
+        raise NotImplementedError
+
+    stubs = [None, ...]
+    if callable(EXERCISES[name].reference):
+        stubs += [lambda *arguments: None, lambda *arguments: ..., raises]
+    for stub in stubs:
+        verdict = check(name, stub)
+        assert verdict.ok is None
+        assert str(verdict) == f"… {name}: not written yet"
+
+
+@each
+def test_an_exercise_is_complete(name):
+    exercise = EXERCISES[name]
+    assert exercise.title and 1 <= exercise.difficulty <= 5 and exercise.minutes > 0
+    assert len(exercise.wrong) >= 3 and 1 <= len(exercise.hints) <= 2
+    assert callable(exercise.reference) == bool(exercise.cases)
+    assert hint(name) == exercise.hints[0]
+
+
+@pytest.mark.parametrize("answer", ["nonsense", object(), [1, [2]], float("nan"), -7.0, {}])
+@each
+def test_nonsense_is_wrong_and_never_raises(name, answer):
+    assert check(name, answer).ok is False
+
+
+@each
+def test_an_answer_that_raises_is_reported(name):
+    def broken(*arguments):
+        raise RuntimeError("my own mistake")
+
+    verdict = check(name, broken)
+    assert verdict.ok is False
+    if callable(EXERCISES[name].reference):
+        assert "RuntimeError: my own mistake" in verdict.text
+
+
+DOUBLE = Exercise(
+    name="double",
+    chapter=0,
+    title="Double",
+    difficulty=1,
+    minutes=1,
+    reference=lambda x: 2 * x,
+    cases=[(torch.tensor([1.0, 2.0]),), (torch.tensor([[3.0]]),)],
+)
+
+
+def test_wrong_shape_and_dtype_are_named():
+    assert "expected shape [2], got [1, 2]" in judge(DOUBLE, lambda x: 2 * x[None]).text
+    verdict = judge(DOUBLE, lambda x: (2 * x).double())
+    assert "expected torch.float32, got torch.float64" in verdict.text
+
+
+def test_the_difference_and_the_failing_input_are_given():
+    text = judge(DOUBLE, lambda x: 2 * x + (x.ndim - 1)).text
+    assert "[[3]]" in text and "expected [[6]], got [[7]]" in text
+    assert "largest difference 1" in text
+
+
+def test_an_answer_cannot_change_the_case():
+    def in_place(x):
+        return x.mul_(2)
+
+    assert judge(DOUBLE, in_place).ok is True
+    assert DOUBLE.cases[0][0].tolist() == [1.0, 2.0]
+
+
+def test_names_and_hint_numbers_are_checked():
+    with pytest.raises(ValueError, match=r"check: expected one of .*rms.*, got 'rsm'"):
+        check("rsm", None)
+    with pytest.raises(ValueError, match=r"hint: expected a number from 1 to 2 for 'rms', got 3"):
+        hint("rms", 3)

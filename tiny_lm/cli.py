@@ -1,0 +1,139 @@
+"""python -m tiny_lm: the package from a terminal.
+
+Every verb imports what it needs when it runs, so that `--help` answers at once. Exit status: 0
+done, 2 the input was wrong, 1 the world was (no connection, no such package), 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+PROMPT = "The capital of France is"
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one verb: `arguments -> exit status`; errors are one line on stderr."""
+    chosen = _parser().parse_args(arguments)
+    try:
+        status = chosen.run(chosen)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # the reader of our output, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    except (ValueError, OSError, ImportError) as error:
+        print(f"tiny_lm: {error}", file=sys.stderr)
+        return 2 if isinstance(error, ValueError) else 1
+
+
+def _parser() -> Parser:
+    parser = Parser(prog="python -m tiny_lm", description="A readable language model.")
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+
+    verb = verbs.add_parser("lesson", help="the core lesson, in the terminal")
+    verb.set_defaults(run=_lesson)
+
+    verb = verbs.add_parser("fetch", help="get a real model onto this machine, once")
+    verb.add_argument("name", nargs="?", default="smollm2-135m", help="default: %(default)s")
+    verb.set_defaults(run=_fetch)
+
+    model = "a known name, a .gguf file, a Hugging Face folder, or a .safetensors of this package"
+    verb = verbs.add_parser("generate", help="let a model write on")
+    verb.add_argument("prompt", help="the text to begin with")
+    verb.add_argument("--model", required=True, metavar="NAME|PATH", help=model)
+    verb.add_argument("--new", type=int, default=40, help="tokens to write (default: %(default)s)")
+    verb.add_argument("--temperature", type=float, default=0.0, help="0: the most likely token")
+    verb.add_argument("--top-k", type=int, help="draw from this many tokens")
+    verb.add_argument("--top-p", type=float, help="draw from this much probability")
+    verb.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    verb.set_defaults(run=_generate)
+
+    verb = verbs.add_parser("inspect", help="sizes, stream and next token of a model")
+    verb.add_argument("model", metavar="NAME|PATH", help=model)
+    verb.add_argument("--prompt", help=f"default: {PROMPT!r}")
+    verb.set_defaults(run=_inspect)
+    return parser
+
+
+def _lesson(chosen: argparse.Namespace) -> int:
+    from tiny_lm.lessons import l15
+
+    return l15.main()
+
+
+def _fetch(chosen: argparse.Namespace) -> int:
+    from tiny_lm import pretrained
+
+    print(pretrained.fetch(chosen.name))
+    return 0
+
+
+def _generate(chosen: argparse.Namespace) -> int:
+    import torch
+
+    from tiny_lm.generate import stream
+    from tiny_lm.tokenizer import pieces
+
+    model, tokenizer = _open(chosen.model)
+    if tokenizer is None:
+        from tiny_lm.shapes import fail
+
+        fail("generate", f"a tokenizer beside {chosen.model}", "none", "a prompt needs one")
+    ids = tokenizer.encode(chosen.prompt)
+    new = stream(
+        model,
+        torch.tensor([ids], dtype=torch.long),
+        chosen.new,
+        temperature=chosen.temperature,
+        top_k=chosen.top_k,
+        top_p=chosen.top_p,
+        seed=chosen.seed,
+        stop_id=tokenizer.end_id,
+    )
+    print(chosen.prompt, end="", flush=True)
+    written = (i for i in map(int, new) if i != tokenizer.end_id)
+    for piece in pieces(tokenizer, written, after=ids):
+        print(piece, end="", flush=True)
+    print()
+    return 0
+
+
+def _inspect(chosen: argparse.Namespace) -> int:
+    from tiny_lm.report import inspect
+
+    model, tokenizer = _open(chosen.model)
+    if tokenizer is None and chosen.prompt is None:
+        ids = list(range(min(8, model.config.vocab_size, model.config.max_len)))
+    elif tokenizer is None:
+        from tiny_lm.shapes import fail
+
+        fail("inspect", f"a tokenizer beside {chosen.model}", "none", "leave out --prompt")
+    else:
+        ids = tokenizer.encode(PROMPT if chosen.prompt is None else chosen.prompt)
+    print(inspect(model, ids, tokenizer))
+    return 0
+
+
+def _open(model: str):
+    """A model and its tokenizer, from a checkpoint of this package or of someone else."""
+    if Path(model).suffix == ".safetensors":
+        from tiny_lm import checkpoint
+
+        return checkpoint.load(model)
+    from tiny_lm import pretrained
+
+    return pretrained.load(model)

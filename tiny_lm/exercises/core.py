@@ -1,0 +1,155 @@
+"""What an exercise is, and how an answer is compared with right and known wrong ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Answer = Any  # a function, or a value: number, list, tensor, or the name of a choice
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What check() found: `ok` is True, False, or None for an answer not written yet."""
+
+    ok: bool | None
+    text: str
+
+    def __repr__(self) -> str:
+        return {True: "✓ ", False: "✗ ", None: "… "}[self.ok] + self.text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exercise:
+    """One exercise.
+
+    `reference` is the right answer, a function or a value. A function is compared on `cases`,
+    each a tuple of arguments. `wrong` maps a sentence that explains a known mistake to the wrong
+    answer it leads to. Numbers are compared with `rtol` relative and `atol` absolute.
+    """
+
+    name: str
+    chapter: int
+    title: str
+    difficulty: int  # 1 … 5
+    minutes: int
+    reference: Answer
+    cases: Sequence[tuple] = ()
+    wrong: Mapping[str, Answer] = field(default_factory=dict)
+    hints: Sequence[str] = ()
+    rtol: float = 1e-5
+    atol: float = 1e-8
+
+
+def judge(exercise: Exercise, answer: Answer) -> Verdict:
+    """Compare an answer with the reference; never raises."""
+    if answer is None or answer is Ellipsis:
+        return _not_written(exercise)
+    if not callable(exercise.reference):
+        return _judge_value(exercise, answer)
+    if not callable(answer):
+        return Verdict(False, f"{exercise.name}: expected a function, got {_show(answer)}")
+    for case in exercise.cases:
+        expected = _outcome(exercise.reference, case)
+        got = _outcome(answer, case)
+        if isinstance(got, NotImplementedError) or got is None or got is Ellipsis:
+            return _not_written(exercise)
+        problem = _difference(exercise, expected, got)
+        if problem:
+            arguments = ", ".join(_show(argument) for argument in case)
+            lines = [f"{exercise.name}: for {arguments}, {problem}"]
+            return Verdict(False, "\n  ".join(lines + _mistakes(exercise, answer)))
+    return Verdict(True, f"{exercise.name}: all {len(exercise.cases)} cases agree")
+
+
+def _judge_value(exercise: Exercise, answer: Answer) -> Verdict:
+    problem = _difference(exercise, exercise.reference, answer)
+    if not problem:
+        return Verdict(True, f"{exercise.name}: right")
+    for sentence, wrong in exercise.wrong.items():
+        if not _difference(exercise, wrong, answer):
+            return Verdict(False, f"{exercise.name}: not {_show(answer)}. {sentence}")
+    kind = "" if isinstance(exercise.reference, str) else _off_by(exercise.reference, answer)
+    return Verdict(False, f"{exercise.name}: not {_show(answer)}{kind}")
+
+
+def _mistakes(exercise: Exercise, answer: Answer) -> list[str]:
+    """The first known wrong answer that gives the same as this one in every case."""
+    for sentence, wrong in exercise.wrong.items():
+        same = all(
+            not _difference(exercise, _outcome(wrong, case), _outcome(answer, case))
+            for case in exercise.cases
+        )
+        if same:
+            return [sentence]
+    return []
+
+
+def _not_written(exercise: Exercise) -> Verdict:
+    return Verdict(None, f"{exercise.name}: not written yet")
+
+
+def _outcome(function: Callable, case: tuple) -> Any:
+    """The function's result on copies of the arguments, or the exception it raised."""
+    copies = [a.clone() if isinstance(a, Tensor) else a for a in case]
+    try:
+        return function(*copies)
+    except Exception as problem:  # reported to the learner
+        return problem
+
+
+def _difference(exercise: Exercise, expected: Any, got: Any) -> str:
+    """Empty when they agree, else what is wrong in words."""
+    if isinstance(got, Exception) or isinstance(expected, Exception):
+        if type(got) is type(expected):
+            return ""
+        return f"expected {_show(expected)}, got {_show(got)}"
+    if isinstance(expected, str | bool):
+        return "" if got == expected else f"expected {expected!r}, got {_show(got)}"
+    try:
+        want, have = _numbers(expected), _numbers(got)
+    except (TypeError, ValueError, RuntimeError):
+        return f"expected {_show(expected)}, got {_show(got)}"
+    if want.shape != have.shape:
+        return f"expected shape {list(want.shape)}, got {list(have.shape)}"
+    if isinstance(expected, Tensor) and isinstance(got, Tensor) and expected.dtype != got.dtype:
+        return f"expected {expected.dtype}, got {got.dtype}"
+    if torch.allclose(want, have, rtol=exercise.rtol, atol=exercise.atol, equal_nan=True):
+        return ""
+    return f"expected {_show(expected)}, got {_show(got)}{_off_by(expected, got)}"
+
+
+def _off_by(expected: Any, got: Any) -> str:
+    try:
+        want, have = _numbers(expected), _numbers(got)
+        return f" (largest difference {float((want - have).abs().max()):.3g})"
+    except (TypeError, ValueError, RuntimeError):
+        return ""
+
+
+def _numbers(value: Any) -> Tensor:
+    return torch.as_tensor(value).detach().to(torch.float64)
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, Exception):
+        return f"{type(value).__name__}: {value}"
+    if isinstance(value, str):
+        return repr(value)
+    try:
+        numbers = _numbers(value)
+    except (TypeError, ValueError, RuntimeError):
+        return repr(value)
+    if numbers.numel() > 12:
+        return f"numbers of shape {list(numbers.shape)}"
+    return _rounded(numbers.tolist())
+
+
+def _rounded(value: Any) -> str:
+    if isinstance(value, list):
+        return "[" + ", ".join(_rounded(item) for item in value) + "]"
+    return f"{value:.6g}"

@@ -1,0 +1,194 @@
+"""Chapter 02: exercises on RMS and RMSNorm."""
+
+from __future__ import annotations
+
+from math import sqrt
+
+import torch
+from torch import Tensor
+
+from tiny_lm import plain
+from tiny_lm.exercises.core import Exercise
+
+
+def _rms_norm(x: Tensor, gain: Tensor, eps: float) -> Tensor:
+    mean_square = x.square().mean(dim=-1, keepdim=True)
+    return gain * x / torch.sqrt(mean_square + eps)
+
+
+def _layer_norm(x: Tensor, gain: Tensor, eps: float) -> Tensor:
+    return _rms_norm(x - x.mean(dim=-1, keepdim=True), gain, eps)
+
+
+def _wrong_mean_square(mean_square):
+    return lambda x, gain, eps: gain * x / torch.sqrt(mean_square(x) + eps)
+
+
+def _report(values: list[float], eps: float) -> float:
+    return plain.rms(plain.rms_norm(values, eps=eps))
+
+
+def _jacobian(x: Tensor, eps: float) -> Tensor:
+    mean_square = x.square().mean() + eps
+    identity = torch.eye(len(x), dtype=x.dtype)
+    return (identity - torch.outer(x, x) / (len(x) * mean_square)) / mean_square.sqrt()
+
+
+def _jacobian_diagonal_only(x: Tensor, eps: float) -> Tensor:
+    return torch.eye(len(x), dtype=x.dtype) / (x.square().mean() + eps).sqrt()
+
+
+def _jacobian_without_d(x: Tensor, eps: float) -> Tensor:
+    mean_square = x.square().mean() + eps
+    identity = torch.eye(len(x), dtype=x.dtype)
+    return (identity - torch.outer(x, x) / mean_square) / mean_square.sqrt()
+
+
+_ROWS = torch.tensor([[[3.0, 4.0, 0.0], [30.0, 40.0, 5.0]], [[1e-3, -2e-3, 0.0], [0.0, 0.0, 0.0]]])
+_GAIN = torch.tensor([1.0, 2.0, 0.5])
+
+EXERCISES = (
+    Exercise(
+        name="rms",
+        chapter=2,
+        title="Write RMS",
+        difficulty=1,
+        minutes=3,
+        reference=lambda x: sqrt(sum(value * value for value in x) / len(x)),
+        cases=[([3.0, 4.0],), ([3.0, -3.0],), ([0.0, 0.0, 0.0],), ([2.5, -1.8, 4.2, 0.5],)],
+        wrong={
+            "This is the mean: signs cancel, so [3, -3] gets 0.": lambda x: sum(x) / len(x),
+            "This is the mean of the absolute values.": lambda x: sum(map(abs, x)) / len(x),
+            "The root of the sum: the mean is missing.": lambda x: sqrt(sum(v * v for v in x)),
+            "The root is missing.": lambda x: sum(v * v for v in x) / len(x),
+        },
+        hints=[
+            "Three steps, from the inside out: square every entry, take the mean, take the root.",
+            "sum(value * value for value in x) adds the squares; len(x) counts the entries.",
+        ],
+    ),
+    Exercise(
+        name="shift",
+        chapter=2,
+        title="Add 10 to both entries",
+        difficulty=2,
+        minutes=4,
+        reference=[13 / sqrt(182.5), 14 / sqrt(182.5)],
+        rtol=2e-3,
+        wrong={
+            "That is the answer for [3, 4]. Adding is not scaling: the ratio 3 : 4 is gone.": [
+                3 / sqrt(12.5),
+                4 / sqrt(12.5),
+            ],
+            "That is LayerNorm's answer: RMSNorm does not subtract the mean.": [-1.0, 1.0],
+            "Divide by the root of the mean of the squares, not of their sum.": [
+                13 / sqrt(365),
+                14 / sqrt(365),
+            ],
+        },
+        hints=["The squares of 13 and 14 are 169 and 196. What is the root of their mean?"],
+    ),
+    Exercise(
+        name="rms_norm",
+        chapter=2,
+        title="Write RMSNorm",
+        difficulty=2,
+        minutes=8,
+        reference=_rms_norm,
+        cases=[
+            (torch.tensor([3.0, 4.0]), torch.ones(2), 1e-5),
+            (_ROWS, torch.ones(3), 1e-5),
+            (_ROWS, _GAIN, 1e-5),
+            (torch.full((2, 2, 3), 2.0) + torch.arange(3.0), _GAIN, 1e-6),
+        ],
+        wrong={
+            "This is what you get with eps outside the root.": lambda x, gain, eps: (
+                gain * x / (x.square().mean(-1, keepdim=True).sqrt() + eps)
+            ),
+            "This is what you get without eps.": lambda x, gain, eps: _rms_norm(x, gain, 0.0),
+            "This is LayerNorm: the mean was subtracted.": _layer_norm,
+            "The gain is missing.": lambda x, gain, eps: _rms_norm(x, torch.ones(()), eps),
+            "The mean runs over the whole tensor, not over the last axis of each row.": (
+                _wrong_mean_square(lambda x: x.square().mean())
+            ),
+            "This takes the sum of the squares, not their mean.": (
+                _wrong_mean_square(lambda x: x.square().sum(-1, keepdim=True))
+            ),
+            "This divides by the mean square: the root is missing.": lambda x, gain, eps: (
+                gain * x / (x.square().mean(-1, keepdim=True) + eps)
+            ),
+        },
+        hints=[
+            "mean(dim=-1, keepdim=True) gives every row a denominator of its own.",
+            "The order: square, mean, add eps, root, divide, multiply by the gain.",
+        ],
+    ),
+    Exercise(
+        name="misprint",
+        chapter=2,
+        title="Repair a report",
+        difficulty=2,
+        minutes=4,
+        reference=_report,
+        cases=[
+            ([2.5, -1.8, 4.2, 0.5], 1e-6),
+            ([3.0, 4.0], 1e-5),
+            ([1e-3, 2e-3], 1e-6),
+        ],
+        wrong={
+            "This is still the first entry of the output, not the output's RMS.": (
+                lambda values, eps: plain.rms_norm(values, eps=eps)[0]
+            ),
+            "This is the RMS of the input.": lambda values, eps: plain.rms(values),
+            "This is the mean of the output.": lambda values, eps: (
+                sum(plain.rms_norm(values, eps=eps)) / len(values)
+            ),
+        },
+        hints=["The name of a thing and the thing itself: which function measures an RMS?"],
+        rtol=1e-9,
+    ),
+    Exercise(
+        name="norm_parameters",
+        chapter=2,
+        title="Count the gains",
+        difficulty=1,
+        minutes=2,
+        reference=9 * 128,
+        wrong={
+            "That is the eight norms of the blocks: the final norm is missing.": 8 * 128,
+            "A block has two norms, one before each branch.": 5 * 128,
+            "RMSNorm has no shift: 128 parameters each, not 256.": 9 * 256,
+            "That is the number of norms. Each has a gain for every coordinate.": 9,
+        },
+        hints=["Two norms in each of four blocks, and one before the logits."],
+    ),
+    Exercise(
+        name="rms_jacobian",
+        chapter=2,
+        title="Derive the Jacobian",
+        difficulty=4,
+        minutes=12,
+        reference=_jacobian,
+        cases=[
+            (torch.tensor([3.0, 4.0], dtype=torch.float64), 0.0),
+            (torch.tensor([3.0, 4.0], dtype=torch.float64), 1e-5),
+            (torch.tensor([0.1, -0.2, 0.4, 0.8], dtype=torch.float64), 1e-2),
+            (torch.zeros(3, dtype=torch.float64), 1e-5),
+        ],
+        wrong={
+            "The denominator depends on x too: the outer product of x with itself is missing.": (
+                _jacobian_diagonal_only
+            ),
+            "The factor 1 / D of the mean is missing before the outer product.": (
+                _jacobian_without_d
+            ),
+            "eps is missing.": lambda x, eps: _jacobian(x, 0.0),
+        },
+        hints=[
+            "Write s = mean(x²) + eps. Then y_i = x_i · s^(−1/2), and ds/dx_j = 2 x_j / D.",
+            "The product rule gives two terms: δ_ij s^(−1/2) and −x_i x_j s^(−3/2) / D.",
+        ],
+        rtol=1e-9,
+        atol=1e-12,
+    ),
+)

@@ -1,0 +1,1 @@
+"""Numbers to pictures: the only part of the package that imports matplotlib."""

@@ -1,0 +1,122 @@
+"""Chapter 02: pictures of RMS and RMSNorm."""
+
+from __future__ import annotations
+
+from math import pi, sqrt
+from typing import Any
+
+import numpy as np
+
+from tiny_lm.plots.picture import BLACK, BLUE, GREY, ORANGE, RED, Picture
+
+
+def _vector(values: list[float], digits: int = 2) -> str:
+    return "[" + ", ".join(f"{round(value, digits) + 0.0:.{digits}f}" for value in values) + "]"
+
+
+class PairPicture(Picture):
+    """A pair in the plane, the circle that RMSNorm sends it to, and LayerNorm's answer."""
+
+    height = 380
+
+    def build(self, numbers: Any) -> list:
+        axes = self.figure.subplots()
+        axes.set(xlim=(-6.5, 6.5), ylim=(-6.5, 6.5), aspect="equal", xlabel="x₁", ylabel="x₂")
+        around = np.linspace(0, 2 * pi, 200)
+        axes.plot(sqrt(2) * np.cos(around), sqrt(2) * np.sin(around), "--", color=GREY, lw=1)
+        axes.text(1.2, -1.7, "radius √2", color=GREY)
+        (self.input,) = axes.plot([], [], "-o", color=BLACK, label="x")
+        (self.rms,) = axes.plot([], [], "o", color=BLUE, ms=9, label="RMSNorm(x)")
+        (self.layer,) = axes.plot([], [], "s", color=ORANGE, ms=9, label="LayerNorm(x)")
+        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        return [self.input, self.layer, self.rms]
+
+    def update(self, numbers: Any) -> str:
+        x1, x2 = numbers.x
+        self.input.set_data([0, x1], [0, x2])
+        self.rms.set_data(*[[value] for value in numbers.rms_normed])
+        self.layer.set_data(*[[value] for value in numbers.layer_normed])
+        return (
+            f"x = {_vector(numbers.x, 1)}: mean {numbers.mean:.2f}, RMS {numbers.rms:.4f}. "
+            f"RMSNorm gives {_vector(numbers.rms_normed, 4)}, "
+            f"LayerNorm {_vector(numbers.layer_normed, 4)}."
+        )
+
+
+class ScaleShiftPicture(Picture):
+    """Four entries before and after each norm, next to where the norm put them at the start."""
+
+    width, height = 680, 300
+
+    def build(self, numbers: Any) -> list:
+        inputs, rms, layer = self.figure.subplots(1, 3)
+        entries = np.arange(len(numbers.x))
+        self.inputs = inputs
+        self.bars = [
+            inputs.bar(entries, numbers.x, color=GREY),
+            rms.bar(entries, numbers.rms_normed, color=BLUE),
+            layer.bar(entries, numbers.layer_normed, color=ORANGE),
+        ]
+        for axes, normed in ((rms, numbers.rms_normed), (layer, numbers.layer_normed)):
+            axes.set_ylim(-2.1, 2.1)
+            for entry, value in zip(entries, normed, strict=True):
+                axes.plot([entry - 0.45, entry + 0.45], [value, value], ":", color=BLACK, lw=1.5)
+        for axes, title in (
+            (inputs, "c · x + b"),
+            (rms, "after RMSNorm"),
+            (layer, "after LayerNorm"),
+        ):
+            axes.set_title(title)
+            axes.set_xticks(entries, list("x₁ x₂ x₃ x₄".split()))
+            axes.axhline(0, color=BLACK, lw=0.8)
+        return [bar for bars in self.bars for bar in bars]
+
+    def update(self, numbers: Any) -> str:
+        heights = (numbers.x, numbers.rms_normed, numbers.layer_normed)
+        for bars, values in zip(self.bars, heights, strict=True):
+            for bar, value in zip(bars, values, strict=True):
+                bar.set_height(value)
+        largest = max(abs(value) for value in numbers.x)
+        reach = next(r for r in (6, 12, 25, 60, 120, 250, 600) if r > largest)
+        self.inputs.set_ylim(-reach, reach)
+        return (
+            f"Times {numbers.factor:.3g}, plus {numbers.offset:.1f}. Largest move of an entry: "
+            f"{numbers.rms_change:.4f} after RMSNorm, {numbers.layer_change:.4f} after LayerNorm "
+            "(dotted: where they stood)."
+        )
+
+
+class NudgePicture(Picture):
+    """A nudge of the input and what RMSNorm lets through, with every possible answer behind it."""
+
+    width, height = 620, 330
+
+    def build(self, numbers: Any) -> list:
+        before, after = self.figure.subplots(1, 2)
+        x1, x2 = numbers.x
+        length = sqrt(x1 * x1 + x2 * x2)
+        for axes, reach, title in ((before, 1.3, "the nudge dx"), (after, 0.39, "the answer dy")):
+            axes.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal", title=title)
+            axes.plot(
+                [-2 * x1 / length, 2 * x1 / length],
+                [-2 * x2 / length, 2 * x2 / length],
+                ":",
+                color=BLACK,
+                lw=1,
+            )
+        around = np.linspace(0, 2 * pi, 200)
+        before.plot(np.cos(around), np.sin(around), "--", color=GREY, lw=1)
+        before.text(0.66, 1.12, "along x", ha="right")
+        across = (-x2 / length * numbers.largest_gain, x1 / length * numbers.largest_gain)
+        after.plot([-across[0], across[0]], [-across[1], across[1]], "--", color=GREY, lw=1)
+        (self.dx,) = before.plot([], [], "-o", color=RED)
+        (self.dy,) = after.plot([], [], "-o", color=BLUE)
+        return [self.dx, self.dy]
+
+    def update(self, numbers: Any) -> str:
+        self.dx.set_data([0, numbers.dx[0]], [0, numbers.dx[1]])
+        self.dy.set_data([0, numbers.dy[0]], [0, numbers.dy[1]])
+        return (
+            f"The nudge is {numbers.across:.0f}° away from x: RMSNorm's output moves "
+            f"{numbers.gain:.4f} times as far (most possible: {numbers.largest_gain:.4f})."
+        )

@@ -1,0 +1,112 @@
+"""Chapter 02: the numbers behind RMS and RMSNorm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import cos, pi, radians, sin
+
+import torch
+from torch import Tensor
+
+from tiny_lm.layers import LayerNorm, RMSNorm
+
+
+def _normed(x: list[float], eps: float, norm: type = RMSNorm) -> list[float]:
+    layer = norm(len(x), eps=eps).double()
+    with torch.no_grad():
+        return layer(torch.tensor(x, dtype=torch.float64)).tolist()
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two numbers, their RMS and mean, and what the two norms make of them (float64)."""
+
+    x: list[float]
+    rms: float
+    mean: float
+    rms_normed: list[float]
+    layer_normed: list[float]
+
+
+def pair(x1: float, x2: float, eps: float = 1e-5) -> Pair:
+    """Measure and normalise the vector [x1, x2]."""
+    x = [x1, x2]
+    return Pair(
+        x=x,
+        rms=((x1 * x1 + x2 * x2) / 2) ** 0.5,
+        mean=(x1 + x2) / 2,
+        rms_normed=_normed(x, eps),
+        layer_normed=_normed(x, eps, LayerNorm),
+    )
+
+
+@dataclass(frozen=True)
+class ScaledAndShifted:
+    """A vector times `factor` plus `offset`, before and after each norm (float64)."""
+
+    factor: float
+    offset: float
+    x: list[float]
+    rms_normed: list[float]
+    layer_normed: list[float]
+    rms_change: float  # largest change of an RMSNorm entry against factor 1, offset 0
+    layer_change: float
+
+
+def scaled_and_shifted(
+    factor: float,
+    offset: float,
+    base: tuple[float, ...] = (3.0, 4.0, -1.0, 2.0),
+    eps: float = 1e-5,
+) -> ScaledAndShifted:
+    """Multiply `base` by `factor`, add `offset` to every entry, then normalise."""
+    x = [factor * value + offset for value in base]
+    rms_normed, layer_normed = _normed(x, eps), _normed(x, eps, LayerNorm)
+    return ScaledAndShifted(
+        factor=factor,
+        offset=offset,
+        x=x,
+        rms_normed=rms_normed,
+        layer_normed=layer_normed,
+        rms_change=_largest_change(rms_normed, _normed(list(base), eps)),
+        layer_change=_largest_change(layer_normed, _normed(list(base), eps, LayerNorm)),
+    )
+
+
+def _largest_change(a: list[float], b: list[float]) -> float:
+    return max(abs(p - q) for p, q in zip(a, b, strict=True))
+
+
+def jacobian(x: Tensor, eps: float) -> Tensor:
+    """Exact Jacobian of RMSNorm with gain 1, by automatic differentiation: `[D] -> [D, D]`."""
+    norm = RMSNorm(x.shape[-1], eps=eps).to(x.dtype)
+    return torch.autograd.functional.jacobian(norm, x)
+
+
+@dataclass(frozen=True)
+class Nudge:
+    """A small step dx of length 1 away from x, and the step dy = J dx of RMSNorm's output."""
+
+    x: list[float]
+    dx: list[float]
+    dy: list[float]
+    across: float  # angle between dx and x in degrees, 0 … 90
+    gain: float  # |dy| / |dx|
+    largest_gain: float  # over all directions: 1 / RMS(x) when eps is 0
+
+
+def nudge(degrees: float, x: tuple[float, float] = (3.0, 4.0), eps: float = 1e-5) -> Nudge:
+    """Push x = [3, 4] in a direction given in degrees from the first axis."""
+    point = torch.tensor(x, dtype=torch.float64)
+    matrix = jacobian(point, eps)
+    dx = torch.tensor([cos(radians(degrees)), sin(radians(degrees))], dtype=torch.float64)
+    dy = matrix @ dx
+    along = (dx @ point).abs() / point.norm()
+    return Nudge(
+        x=list(x),
+        dx=dx.tolist(),
+        dy=dy.tolist(),
+        across=float(torch.acos(along.clamp(max=1.0)) * 180 / pi),
+        gain=float(dy.norm()),
+        largest_gain=float(torch.linalg.matrix_norm(matrix, 2)),
+    )

@@ -1,0 +1,1 @@
+"""Controls around probes and plots: the only part of the package that imports ipywidgets."""

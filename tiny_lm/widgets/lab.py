@@ -1,0 +1,89 @@
+"""Lab: controls above a picture; moving a control runs a probe and moves the picture."""
+
+from __future__ import annotations
+
+import html
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import ipywidgets
+
+from tiny_lm.plots.picture import Picture
+
+WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
+
+
+class Lab:
+    """A probe, a picture of what it returns, and the controls that are its arguments.
+
+    `probe(**values)` returns numbers, `picture` is the Picture class that draws them, and
+    `controls` maps an argument of the probe to its widget. Without a kernel the cell still shows
+    the picture and its sentence for the default position. What goes wrong in a move is shown in
+    the lab and kept in `error`.
+    """
+
+    def __init__(
+        self,
+        probe: Callable[..., Any],
+        picture: type[Picture],
+        controls: Mapping[str, ipywidgets.Widget],
+    ):
+        self.probe, self.controls, self.error = probe, dict(controls), ""
+        self._defaults = self.values
+        self._resetting = False
+        self.picture = picture(probe(**self.values))
+        self._image = ipywidgets.HTML()
+        reset = ipywidgets.Button(description="Reset", layout={"width": "80px"})
+        reset.on_click(lambda _: self.reset())
+        for control in self.controls.values():
+            control.observe(lambda _: self._moved(), names="value")
+        self.box = ipywidgets.VBox([*self.controls.values(), reset, self._image])
+        self._paint()
+        self._still = self.picture.still()
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Where the controls stand."""
+        return {name: control.value for name, control in self.controls.items()}
+
+    @property
+    def sentence(self) -> str:
+        """What the picture shows, in words."""
+        return self.picture.sentence
+
+    def reset(self) -> None:
+        """Put every control back where it was and draw once."""
+        self._resetting = True
+        try:
+            for name, control in self.controls.items():
+                control.value = self._defaults[name]
+        finally:
+            self._resetting = False
+        self._moved()
+
+    def _moved(self) -> None:
+        if self._resetting:
+            return
+        try:
+            self.picture.show(self.probe(**self.values))
+        except Exception as problem:  # shown to the reader below, and kept
+            self.error = "".join(traceback.format_exception(problem))
+            self._image.value = f"<pre>{html.escape(self.error)}</pre>"
+        else:
+            self.error = ""
+            self._paint()
+
+    def _paint(self) -> None:
+        picture, text = self.picture, html.escape(self.sentence)
+        self._image.value = (
+            f'<img alt="{text}" width="{picture.width}" height="{picture.height}" '
+            f'src="data:image/png;base64,{picture.png()}"><p>{text}</p>'
+        )
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> tuple[dict, dict]:
+        view = {"version_major": 2, "version_minor": 0, "model_id": self.box.model_id}
+        return (
+            {"text/plain": self.sentence, "image/png": self._still, WIDGET_MIME: view},
+            {"image/png": {"width": self.picture.width, "alt": self.sentence}},
+        )
