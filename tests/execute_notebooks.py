@@ -32,6 +32,7 @@ def execute(notebook: nbformat.NotebookNode, folder: Path = NOTEBOOKS) -> nbform
         timeout=600,
         kernel_name="python3",
         record_timing=False,
+        coalesce_streams=True,  # a slow cell may print in several pieces, here or there
         resources={"metadata": {"path": str(folder)}},
     ).execute()
     notebook.metadata = nbformat.from_dict(METADATA)  # no widget state: GitHub would refuse it

@@ -462,32 +462,53 @@ def test_a_cache_refuses_another_batch(shape):
     assert len(cache) == 3
 
 
-@pytest.mark.xfail(strict=True, reason="the values' shape and the dtype are not looked at")
 @pytest.mark.parametrize(
-    ("k", "v"),
+    ("k", "v", "message"),
     [
-        (zeros(1, 1, 2, 4), zeros(1, 1, 1, 4)),  # one value would serve two keys
-        (zeros(1, 1, 2, 4), zeros(1, 1, 2, 6)),  # fails halfway, and the length has grown
-        (zeros(1, 1, 2, 4).double(), zeros(1, 1, 2, 4).double()),  # would be rounded unseen
+        (
+            zeros(1, 1, 2, 4),
+            zeros(1, 1, 1, 4),  # one value would serve two keys
+            "values [1, 1, 2, 4] torch.float32, got [1, 1, 1, 4] torch.float32",
+        ),
+        (
+            zeros(1, 1, 2, 4),
+            zeros(1, 1, 2, 6),
+            "values [1, 1, 2, 4] torch.float32, got [1, 1, 2, 6] torch.float32",
+        ),
+        (
+            zeros(1, 1, 2, 4),
+            zeros(1, 1, 2, 4).double(),
+            "values [1, 1, 2, 4] torch.float32, got [1, 1, 2, 4] torch.float64",
+        ),
+        (
+            zeros(1, 1, 2, 4).double(),  # would be rounded unseen
+            zeros(1, 1, 2, 4).double(),
+            "torch.float32, got torch.float64 (start a new cache for another dtype)",
+        ),
     ],
-    ids=["fewer values", "wider values", "another dtype"],
+    ids=["fewer values", "wider values", "other values", "another dtype"],
 )
-def test_a_cache_refuses_values_that_do_not_belong_to_the_keys(k, v):
+def test_a_cache_refuses_what_does_not_belong_together(k, v, message):
     cache = KVCache()
     cache.append(zeros(1, 1, 3, 4), zeros(1, 1, 3, 4))
-    with pytest.raises(ValueError, match="KVCache: expected"):
+    with pytest.raises(ValueError) as caught:
         cache.append(k, v)
+    assert str(caught.value) == f"KVCache: expected {message}"
     assert len(cache) == 3
 
 
-@pytest.mark.xfail(strict=True, reason="weights are cut down to whole numbers, without a word")
 def test_whole_numbers_are_refused():
+    """C16: the weights would be cut down to whole numbers, without a word."""
     x = torch.tensor([[1, 2], [3, 4]])
-    with pytest.raises(ValueError, match="expected floating-point numbers"):
+    with pytest.raises(ValueError) as caught:
         attention_2d(x, x, x)
+    assert str(caught.value) == (
+        "attention_weights: expected floating-point numbers, got torch.int64"
+        " (write 3.0 for 3, or call .float())"
+    )
 
 
-@pytest.mark.xfail(strict=True, reason="q · k is summed in half precision before it is divided")
-def test_scores_above_the_largest_half_precision_number():
-    x = torch.full((2, 64), 40.0, dtype=torch.float16)  # q · k = 102,400; divided by 8, 12,800
+def test_queries_are_divided_before_they_meet_the_keys():
+    """In float16 q · k = 102,400 would be infinite; divided by 8 first, it is 12,800."""
+    x = torch.full((2, 64), 40.0, dtype=torch.float16)
     assert attention_weights(x, x).tolist() == [[1, 0], [0.5, 0.5]]

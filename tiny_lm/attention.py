@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from tiny_lm.rope import apply_rope
-from tiny_lm.shapes import expect_axes, expect_width, fail, shape_of
+from tiny_lm.shapes import expect_axes, expect_floats, expect_width, fail, shape_of
 from tiny_lm.taps import Tap, ignore
 
 
@@ -42,10 +42,11 @@ def attention_weights(q: Tensor, k: Tensor, causal: bool = True) -> Tensor:
     The softmax is computed in float32 or better. Raises ValueError for widths that differ, and
     for more queries than keys when causal (the first queries would see nothing).
     """
+    expect_floats("attention_weights", q)
     if q.shape[-1] != k.shape[-1]:
         fail("attention_weights", f"keys [..., {q.shape[-1]}]", shape_of(k))
     queries, keys = q.shape[-2], k.shape[-2]
-    scores = q @ k.transpose(-2, -1) / sqrt(q.shape[-1])
+    scores = q / sqrt(q.shape[-1]) @ k.transpose(-2, -1)  # in this order float16 overflows later
     if causal:
         if queries > keys:
             fail("attention_weights", f"at least {queries} keys for {queries} queries", keys)
@@ -86,13 +87,18 @@ class KVCache:
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Add T positions and return all S of them: `[B, H, T, d] x 2 -> [B, H, S, d] x 2`.
 
-        Raises ValueError when batch, heads or width differ from what is held.
+        Raises ValueError when keys and values differ in shape, and when batch, heads, width or
+        dtype differ from what is held.
         """
+        if k.shape != v.shape or k.dtype != v.dtype:
+            fail("KVCache", f"values {shape_of(k)} {k.dtype}", f"{shape_of(v)} {v.dtype}")
         if self._room is not None:
             held = self._room[0]
             if (held.shape[:2], held.shape[3]) != (k.shape[:2], k.shape[3]):
                 expected = f"[{held.shape[0]}, {held.shape[1]}, T, {held.shape[3]}]"
                 fail("KVCache", expected, shape_of(k), "start a new cache for a new batch")
+            if held.dtype != k.dtype:
+                fail("KVCache", held.dtype, k.dtype, "start a new cache for another dtype")
         start, self._length = self._length, self._length + k.shape[2]
         if self._room is None or self._length > self._room[0].shape[2]:
             self._room = (self._grown(k, 0), self._grown(v, 1))

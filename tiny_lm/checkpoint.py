@@ -128,13 +128,13 @@ def _expect_shapes(who: str, config: ModelConfig, shapes: Shapes) -> TinyLM:
     # A config that lies must not make a giant: every size below is first seen in a tensor.
     embedding, wanted = shapes.get("embedding.weight"), (config.vocab_size, config.d_model)
     if embedding != wanted:
-        fail(who, f"embedding.weight {list(wanted)}", embedding and list(embedding))
+        fail(who, f"embedding.weight {list(wanted)}", list(embedding or ()) or "none")
     if config.n_layers > len(shapes):
         fail(who, f"tensors for {config.n_layers} layers", f"{len(shapes)} tensors")
     gate = shapes.get("blocks.0.ffn.gate_proj.weight")
     if gate != (config.d_ff, config.d_model):
         expected = f"blocks.0.ffn.gate_proj.weight {[config.d_ff, config.d_model]}"
-        fail(who, expected, gate and list(gate))
+        fail(who, expected, list(gate or ()) or "none")
     with torch.device("meta"), _Unfilled():
         model = TinyLM(config)
     expected = _shapes(model.state_dict())

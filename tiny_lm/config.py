@@ -16,9 +16,9 @@ class ModelConfig:
     """Shape and arithmetic of a TinyLM. Frozen; every combination that exists is a valid one.
 
     `norm_eps` is in units of x² and reaches every norm of the model. `n_kv_heads` is the number
-    of key/value heads, `n_heads` if None. `order` says where the norms stand: "pre" inside the
-    branch, "post" after the addition, "plain" without a direct path. `tied` reuses the embedding
-    as the output matrix. Raises ValueError for sizes that do not fit together.
+    of key/value heads; None means as many as `n_heads`. `order` says where the norms stand: "pre"
+    inside the branch, "post" after the addition, "plain" without a direct path. `tied` reuses the
+    embedding as the output matrix. Raises ValueError for sizes that do not fit together.
     """
 
     vocab_size: int = 256
@@ -36,17 +36,17 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         who = "ModelConfig"
-        if self.n_kv_heads is None:
-            object.__setattr__(self, "n_kv_heads", self.n_heads)
         for name in SIZE_NAMES:
             size = getattr(self, name)
+            if name == "n_kv_heads" and size is None:
+                continue
             if not isinstance(size, int) or isinstance(size, bool) or size < 1:
                 fail(who, f"{name} a whole number >= 1", repr(size))
         if self.d_model % self.n_heads:
             fail(who, "d_model divisible by n_heads", f"{self.d_model} and {self.n_heads}")
         if self.d_head % 2:
             fail(who, "an even head width", f"{self.d_head}", "RoPE turns pairs of coordinates")
-        if self.n_heads % self.n_kv_heads:
+        if self.n_kv_heads is not None and self.n_heads % self.n_kv_heads:
             fail(who, "n_heads divisible by n_kv_heads", f"{self.n_heads} and {self.n_kv_heads}")
         if not self.norm_eps >= 0:
             fail(who, "norm_eps >= 0", self.norm_eps)

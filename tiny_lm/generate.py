@@ -129,7 +129,7 @@ def _steps(
 
 
 def _draw(logits: Tensor, settings: dict, generator: torch.Generator) -> Tensor:
-    """One token a row: `[B, V] -> [B]`, where a uniform number falls in the summed probabilities."""
+    """One token a row, where a uniform number falls in the running sum: `[B, V] -> [B]`."""
     p = probabilities(logits, **settings)
     if settings["temperature"] == 0:
         return p.argmax(dim=-1)

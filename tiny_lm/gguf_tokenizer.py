@@ -46,7 +46,7 @@ def gguf_tokenizer(metadata: Mapping[str, Any]) -> BytePairTokenizer | None:
     if not isinstance(tokens, list) or len(set(map(str, tokens))) != len(tokens) or not tokens:
         fail("GGUF tokenizer", "a list of different tokens", type(tokens).__name__)
     builders = {"gpt2": _byte_level, "llama": _sentence_piece}
-    if family not in builders:
+    if not isinstance(family, str) or family not in builders:
         fail("GGUF tokenizer", f"a family of {' or '.join(builders)}", repr(family))
     need("tokenizers")
     try:
@@ -56,24 +56,23 @@ def gguf_tokenizer(metadata: Mapping[str, Any]) -> BytePairTokenizer | None:
         begins = family == "llama" or CUTS.get(found.get("pre")) == LLAMA_3
         if found.get("add_bos_token", begins):
             _add_begin(tokenizer, tokens, found.get("bos_token_id"))
-    except (KeyError, TypeError, IndexError) as error:
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
         fail("GGUF tokenizer", "tokens, merges and ids that fit together", repr(error))
-    return BytePairTokenizer(tokenizer, found.get("eos_token_id"))
+    end_id = found.get("eos_token_id")
+    if end_id is not None and not isinstance(end_id, int):
+        fail("GGUF tokenizer", "eos_token_id as a number", repr(end_id))
+    return BytePairTokenizer(tokenizer, end_id)
 
 
 def _byte_level(found: Mapping[str, Any], vocabulary: dict[str, int]) -> Any:
-    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+    from tokenizers import Regex, decoders, pre_tokenizers
 
     kind = found.get("pre")
     if kind not in CUTS:
         fail("GGUF tokenizer", f"a pre-tokenizer of {', '.join(CUTS)}", repr(kind))
     cut, whole_words_first = CUTS[kind], CUTS[kind] == LLAMA_3
     merges = [tuple(merge.split(" ", 1)) for merge in found["merges"]]
-    try:
-        model = models.BPE(vocabulary, merges, ignore_merges=whole_words_first)
-    except Exception as error:  # the library raises no narrower kind
-        fail("GGUF tokenizer", "merges of known tokens", str(error))
-    tokenizer = Tokenizer(model)
+    tokenizer = _tokenizer(vocabulary, merges, ignore_merges=whole_words_first)
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=cut != LLAMA_3)
     if cut == "digits":
         steps = [pre_tokenizers.Digits(individual_digits=True), byte_level]
@@ -88,17 +87,11 @@ def _byte_level(found: Mapping[str, Any], vocabulary: dict[str, int]) -> Any:
 
 def _sentence_piece(found: Mapping[str, Any], vocabulary: dict[str, int]) -> Any:
     """Spaces become ▁; characters without a token become byte tokens such as <0x0A>."""
-    from tokenizers import Tokenizer, decoders, models, normalizers
+    from tokenizers import decoders, normalizers
 
     unknown = list(vocabulary)[found.get("unknown_token_id", 0)]
-    model = models.BPE(
-        vocabulary,
-        _merges_by_score(vocabulary, found["scores"]),
-        unk_token=unknown,
-        fuse_unk=True,
-        byte_fallback=True,
-    )
-    tokenizer = Tokenizer(model)
+    merges = _merges_by_score(vocabulary, found["scores"])
+    tokenizer = _tokenizer(vocabulary, merges, unk_token=unknown, fuse_unk=True, byte_fallback=True)
     spaces = [normalizers.Replace(" ", "▁")]
     undo = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
     if found.get("add_space_prefix", True):
@@ -107,6 +100,15 @@ def _sentence_piece(found: Mapping[str, Any], vocabulary: dict[str, int]) -> Any
     tokenizer.normalizer = normalizers.Sequence(spaces)
     tokenizer.decoder = decoders.Sequence(undo)
     return tokenizer
+
+
+def _tokenizer(vocabulary: dict[str, int], merges: list, **options: Any) -> Any:
+    from tokenizers import Tokenizer, models
+
+    try:
+        return Tokenizer(models.BPE(vocabulary, merges, **options))
+    except Exception as error:  # the library raises no narrower kind
+        fail("GGUF tokenizer", "merges of known tokens", str(error))
 
 
 def _merges_by_score(vocabulary: dict[str, int], scores: list[float]) -> list[tuple[str, str]]:

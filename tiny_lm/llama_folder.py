@@ -76,9 +76,9 @@ def _config(settings: Settings) -> ModelConfig:
     settings.expect("head_dim", width // heads)
     max_len = settings.size("max_position_embeddings")
     settings.expect_no_window("sliding_window", max_len)
-    for kind in settings.get("layer_types", ()):
-        if kind != "full_attention":
-            fail(WHO, "layer_types of full_attention", repr(kind))
+    kinds = settings.get("layer_types", [])
+    if not isinstance(kinds, list) or any(kind != "full_attention" for kind in kinds):
+        fail(WHO, "layer_types of full_attention", repr(kinds)[:80])
     return ModelConfig(
         vocab_size=settings.size("vocab_size"),
         max_len=max_len,
@@ -139,7 +139,7 @@ def _open_shards(path: Path) -> dict[str, Any]:
             fail(WHO, "files of the folder itself in the index", repr(file))
         try:
             shard = safetensors.safe_open(path / file, framework="pt")
-        except (OSError, safetensors.SafetensorError) as error:
+        except (OSError, ValueError, safetensors.SafetensorError) as error:
             fail(WHO, f"a whole {file}", path / file, str(error))
         for name in shard.keys():  # noqa: SIM118
             if name in shards:

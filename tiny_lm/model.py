@@ -70,7 +70,7 @@ class TinyLM(nn.Module):
         who, V, longest = "TinyLM", self.config.vocab_size, self.config.max_len
         if tokens.ndim != 2:
             fail(who, "tokens [B, T]", shape_of(tokens), "add a batch axis: tokens[None]")
-        if tokens.is_floating_point() or tokens.dtype == torch.bool:
+        if tokens.dtype not in (torch.int32, torch.int64):
             fail(who, "whole-number tokens", tokens.dtype, "call .long()")
         if tokens.numel() == 0:
             fail(who, "at least one token", shape_of(tokens))

@@ -33,7 +33,7 @@ def inspect(model: TinyLM, ids: list[int], tokenizer: Tokenizer | None = None) -
     the model does for ids it does not have.
     """
     recorder = Recorder()
-    logits = model(torch.tensor([ids]), tap=recorder)[0, -1]
+    logits = model(torch.tensor([ids], dtype=torch.long), tap=recorder)[0, -1]
     texts = [tokenizer.decode([i]) if tokenizer else str(i) for i in ids]
     paragraphs = (_sizes(model), _stream(recorder, texts), _next(logits, tokenizer))
     return "\n\n".join("\n".join(lines) for lines in paragraphs)

@@ -171,18 +171,17 @@ def pieces(tokenizer: Tokenizer, ids: Iterable[int], after: Sequence[int] = ()) 
 
     `after` are the ids before the first one, whose text is not repeated.
     """
-    # Only the last few tokens are decoded again, for a piece may depend on the one before it.
-    held, shown = list(after)[-8:], ""
-    if held:
-        shown = tokenizer.decode(held)
+    # Decoded again with each token is only the piece before it, from whose end it may differ.
+    held = list(after)
+    complete, shown = len(held), tokenizer.decode(held)
     for i in ids:
         held.append(int(i))
         text = tokenizer.decode(held)
         if text.endswith("�") or len(text) <= len(shown):
             continue
         yield text[len(shown) :]
-        held = held[-8:]
-        shown = tokenizer.decode(held)
+        held = held[complete:]
+        complete, shown = len(held), tokenizer.decode(held)
     rest = tokenizer.decode(held)[len(shown) :]
     if rest:
         yield rest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -95,7 +96,7 @@ def _not_written(exercise: Exercise) -> Verdict:
 
 def _outcome(function: Callable, case: tuple) -> Any:
     """The function's result on copies of the arguments, or the exception it raised."""
-    copies = [a.clone() if isinstance(a, Tensor) else a for a in case]
+    copies = [a.clone() if isinstance(a, Tensor) else deepcopy(a) for a in case]
     try:
         return function(*copies)
     except Exception as problem:  # reported to the learner

@@ -115,7 +115,7 @@ def _encode(pixels: np.ndarray, compress_level: int, colours: int | None = None)
 
 def _strip(sentence: str, width: int) -> np.ndarray:
     """The sentence as an image as wide as the picture."""
-    lines = textwrap.wrap(sentence, width=int(width / 6.0))
+    lines = textwrap.wrap(sentence, width=int(width / 6.7))
     height = 17 * len(lines) + 12
     dpi = PIXELS_PER_INCH * SHARPNESS
     figure = Figure(figsize=(width / PIXELS_PER_INCH, height / PIXELS_PER_INCH), dpi=dpi)

@@ -67,7 +67,7 @@ class ScaleShiftPicture(Picture):
             (layer, "after LayerNorm"),
         ):
             axes.set_title(title)
-            axes.set_xticks(entries, list("x₁ x₂ x₃ x₄".split()))
+            axes.set_xticks(entries, ["x₁", "x₂", "x₃", "x₄"])
             axes.axhline(0, color=BLACK, lw=0.8)
         return [bar for bars in self.bars for bar in bars]
 

@@ -1,0 +1,180 @@
+"""tokenizer.py: text comes back as it went in, whatever the text and whatever the kind."""
+
+import json
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tiny_lm.tokenizer import BytePairTokenizer, CharTokenizer, from_json, pieces
+
+modest = settings(deadline=None, max_examples=60, derandomize=True)
+TEXT = """The cat sat on the mat and watched the rain. There was a rat behind the door, and
+another under the floor; neither of them cared about the weather, or about the cat. When the rain
+had stopped, the cat went out, the rats came in, and the house was theirs for the afternoon."""
+
+characters = CharTokenizer("hello")
+byte_pairs = BytePairTokenizer.train(TEXT, 280, special=["<|end|>", "<|user|>"])
+
+
+# Characters
+
+
+def test_characters_are_numbered_in_alphabetical_order():
+    assert characters.encode("hello") == [1, 0, 2, 2, 3]
+    assert characters.decode([1, 0, 2, 2, 3]) == "hello"
+    assert (characters.vocab_size, characters.end_id) == (4, None)
+
+
+@modest
+@given(st.text(min_size=1), st.data())
+def test_every_text_of_known_characters_comes_back(text, data):
+    tokenizer = CharTokenizer(text)
+    other = data.draw(st.text(sorted(set(text))))
+    assert tokenizer.decode(tokenizer.encode(other)) == other
+    assert tokenizer.encode(other) == from_json(tokenizer.to_json()).encode(other)
+
+
+def test_an_unknown_character_is_named():
+    message = r"CharTokenizer: expected one of the 4 known characters, got 'w'"
+    with pytest.raises(ValueError, match=message):
+        characters.encode("hello world"[4:5] + "w")
+
+
+def test_a_text_without_characters_is_refused():
+    with pytest.raises(ValueError, match=r"CharTokenizer: expected a text with .*, got ''"):
+        CharTokenizer("")
+
+
+@pytest.mark.parametrize("wrong", [-1, 4])
+def test_a_character_id_out_of_range_is_named(wrong):
+    """-1 would count from the end, unseen."""
+    with pytest.raises(ValueError, match=rf"CharTokenizer: expected token ids 0 … 3, got {wrong}"):
+        characters.decode([0, wrong])
+
+
+# Byte pairs
+
+
+@modest
+@given(st.text())
+def test_every_text_comes_back_from_byte_pairs(text):
+    ids = byte_pairs.encode(text)
+    assert byte_pairs.decode(ids) == text
+    assert all(0 <= i < byte_pairs.vocab_size for i in ids)
+
+
+def test_pairs_that_are_frequent_become_one_token():
+    assert byte_pairs.vocab_size == 280
+    assert len(byte_pairs.encode(" the cat")) == 2
+
+
+def test_training_is_the_same_every_time():
+    again = BytePairTokenizer.train(TEXT, 280, special=["<|end|>", "<|user|>"])
+    assert again.to_json() == byte_pairs.to_json()
+
+
+def test_special_tokens_are_one_token_and_are_shown():
+    assert byte_pairs.encode("<|user|>hi<|end|>")[::3] == [1, 0]
+    assert byte_pairs.decode([1, 0]) == "<|user|><|end|>"
+    assert byte_pairs.end_id == 0
+    assert BytePairTokenizer.train(TEXT, 260).end_id is None
+
+
+def test_a_vocabulary_below_the_bytes_is_refused():
+    with pytest.raises(ValueError, match=r"expected vocab_size >= 257, got 256 \(every byte"):
+        BytePairTokenizer.train(TEXT, 256, special=["<|end|>"])
+
+
+@pytest.mark.parametrize("wrong", [-1, 280])
+def test_a_byte_pair_id_out_of_range_is_named(wrong):
+    """The library passes over them without a word."""
+    with pytest.raises(ValueError, match=rf"expected token ids 0 … 279, got {wrong}"):
+        byte_pairs.decode([3, wrong])
+
+
+def test_an_end_token_must_exist():
+    with pytest.raises(ValueError, match=r"BytePairTokenizer: expected token ids 0 … 279, got 280"):
+        BytePairTokenizer(byte_pairs._tokenizer, 280)
+
+
+def test_from_file_reads_a_tokenizer_json(tmp_path):
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps(json.loads(byte_pairs.to_json())["tokenizer"]), encoding="utf-8")
+    read = BytePairTokenizer.from_file(path, "<|user|>")
+    assert read.end_id == 1 and read.encode(TEXT) == byte_pairs.encode(TEXT)
+    assert BytePairTokenizer.from_file(path, 5).end_id == 5
+    assert BytePairTokenizer.from_file(path).end_id is None
+    with pytest.raises(ValueError, match=r"expected an end token of the vocabulary, got '<eos>'"):
+        BytePairTokenizer.from_file(path, "<eos>")
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"\xff\xfe", None])
+def test_from_file_refuses_other_files(tmp_path, content):
+    path = tmp_path / "tokenizer.json"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"BytePairTokenizer: expected a tokenizer.json, got .*"):
+        BytePairTokenizer.from_file(path)
+
+
+# Carried by a checkpoint
+
+
+@modest
+@given(st.text())
+def test_byte_pairs_survive_to_json(text):
+    again = from_json(byte_pairs.to_json())
+    assert (again.encode(text), again.end_id) == (byte_pairs.encode(text), byte_pairs.end_id)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"kind": "words"}', '{"kind": "characters"}', '{"kind": "byte pairs"}', "\0"],
+)
+def test_from_json_refuses_what_it_did_not_write(text):
+    message = r"tokenizer.from_json: expected what to_json\(\) wrote, got " + re.escape(repr(text))
+    with pytest.raises(ValueError, match=message):
+        from_json(text)
+
+
+def test_from_json_refuses_a_broken_inner_tokenizer():
+    text = '{"kind": "byte pairs", "end_id": null, "tokenizer": {"model": 3}}'
+    with pytest.raises(ValueError, match=r"BytePairTokenizer: expected a tokenizer.json, got"):
+        from_json(text)
+
+
+# As they come
+
+
+@modest
+@given(st.text(), st.text())
+def test_pieces_add_up_to_the_text(before, text):
+    ids, after = byte_pairs.encode(text), byte_pairs.encode(before)
+    assert "".join(pieces(byte_pairs, ids)) == text
+    assert "".join(pieces(byte_pairs, ids, after=after)) == text
+
+
+@modest
+@given(st.lists(st.integers(0, 279), max_size=30))
+def test_pieces_add_up_for_bytes_that_are_no_text(ids):
+    assert "".join(pieces(byte_pairs, ids)) == byte_pairs.decode(ids)
+
+
+def test_no_piece_is_half_a_character():
+    assert len(byte_pairs.encode("é🎉")) == 6
+    assert list(pieces(byte_pairs, byte_pairs.encode("aé🎉b"))) == ["a", "é", "🎉", "b"]
+
+
+def test_pieces_come_before_the_last_token_is_there():
+    def ids():
+        yield from byte_pairs.encode("ab")
+        raise RuntimeError("asked for one token too many")
+
+    came = pieces(byte_pairs, ids())
+    assert [next(came), next(came)] == ["a", "b"]
+
+
+def test_pieces_of_characters():
+    assert list(pieces(characters, characters.encode("hello"))) == list("hello")

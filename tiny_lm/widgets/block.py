@@ -1,0 +1,41 @@
+"""Chapter 04: labs on RoPE, causality and the wiring of a block."""
+
+from __future__ import annotations
+
+from tiny_lm.plots.attention import CausalityPicture, RopePicture
+from tiny_lm.plots.block import WiringPicture
+from tiny_lm.probes import attention as attention_probes
+from tiny_lm.probes import block as block_probes
+from tiny_lm.widgets.controls import choice, scale, switch, whole
+from tiny_lm.widgets.lab import Lab
+
+
+def rope() -> Lab:
+    """What does a score depend on when both vectors are turned by their positions?"""
+    controls = {
+        "query_at": whole("query position", 0, 20, 7),
+        "key_at": whole("key position", 0, 20, 4),
+        "pair": whole("pair", 0, 3, 0),
+    }
+    return Lab(attention_probes.rope_score, RopePicture, controls)
+
+
+def causality() -> Lab:
+    """Which outputs move when one position of the input changes?"""
+    controls = {
+        "changed": whole("changed position", 1, attention_probes.POSITIONS, 3),
+        "fault": choice("fault", list(attention_probes.FAULTS)),
+    }
+    return Lab(attention_probes.causality, CausalityPicture, controls)
+
+
+def wiring() -> Lab:
+    """What do the branches read and what stays on the direct path, in each order of a block?"""
+    controls = {
+        "order": choice("order", ["pre", "post", "plain"]),
+        "attention_on": switch("attention writes"),
+        "ffn_on": switch("FFN writes"),
+        "norms": switch("norms"),
+        "size": scale("size of x", -1, 2, 1.0),
+    }
+    return Lab(block_probes.wiring, WiringPicture, controls)
