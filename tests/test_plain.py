@@ -192,7 +192,7 @@ def test_tuples_and_lists_give_lists():
         (lambda: rms_norm([3, 4], eps=-1e-5), "rms_norm: expected eps >= 0, got -1e-05"),
         (
             lambda: rms_norm([0, 0], eps=0),
-            "rms_norm: expected a vector other than zero when eps is 0, got 0 / 0 (use eps > 0)",
+            "rms_norm: expected a mean square above 0 when eps is 0, got 0 (use eps > 0)",
         ),
         (lambda: residual_add([3, 4], [1]), "residual_add: change: expected 2 numbers, got 1"),
         (lambda: residual_add([], [1]), "residual_add: change: expected 0 numbers, got 1"),

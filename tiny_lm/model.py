@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from tiny_lm.attention import KVCache
 from tiny_lm.config import ModelConfig
 from tiny_lm.layers import BLOCKS, NORMS
-from tiny_lm.shapes import fail, shape_of
+from tiny_lm.shapes import expect_width, fail, shape_of
 from tiny_lm.taps import Tap, ignore, under
 
 __all__ = ["ModelConfig", "TinyLM"]
@@ -21,7 +21,8 @@ class TinyLM(nn.Module):
 
     x = embedding[tokens];  x = block_i(x) for every block;  logits = norm_final(x) Eᵀ
 
-    E is the embedding itself (or a matrix of its own if `config.tied` is false). Weights are drawn
+    E is the embedding itself (or a matrix of its own if `config.tied` is false). The final norm is
+    there in every order; after a post-norm block it is the second norm in a row. Weights are drawn
     from normal(0, 0.02) with the given seed, those that write to the stream from
     normal(0, 0.02 / sqrt(2 · n_layers)), as in GPT-2 (Radford et al. 2019); gains are ones.
     """
@@ -59,6 +60,7 @@ class TinyLM(nn.Module):
 
     def logits(self, features: Tensor) -> Tensor:
         """Score every token of the vocabulary: `[..., D] -> [..., V]`."""
+        expect_width("TinyLM.logits", features, self.config.d_model)
         matrix = self.embedding.weight if self.output is None else self.output.weight
         return features @ matrix.T
 

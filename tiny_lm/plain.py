@@ -25,17 +25,17 @@ def rms_norm(
 
     `eps` is in units of x² and stands inside the root. `gamma` is all ones if not given.
     Raises ValueError for an empty vector, a gain of another length, a negative eps, and for
-    the zero vector when eps is 0 (there 0 / 0 has no value).
+    the zero vector when eps is 0 (there 0 / 0 has no value; squares below 1e-308 count as 0).
     Source: Zhang and Sennrich 2019, arXiv 1910.07467.
     """
-    if eps < 0:
+    if not eps >= 0:
         raise ValueError(f"rms_norm: expected eps >= 0, got {eps}")
     gamma = [1.0] * len(x) if gamma is None else gamma
     _same_length("rms_norm: gamma", len(x), len(gamma))
     denominator = sqrt(_mean_square("rms_norm", x) + eps)
     if denominator == 0:
         raise ValueError(
-            "rms_norm: expected a vector other than zero when eps is 0, got 0 / 0 (use eps > 0)"
+            "rms_norm: expected a mean square above 0 when eps is 0, got 0 (use eps > 0)"
         )
     return [g * value / denominator for g, value in zip(gamma, x, strict=True)]
 

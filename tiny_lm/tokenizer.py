@@ -171,7 +171,7 @@ def pieces(tokenizer: Tokenizer, ids: Iterable[int], after: Sequence[int] = ()) 
 
     `after` are the ids before the first one, whose text is not repeated.
     """
-    # Decoded again with each token is only the piece before it, from whose end it may differ.
+    # The piece before is decoded again with each token: its end decides about spaces.
     held = list(after)
     complete, shown = len(held), tokenizer.decode(held)
     for i in ids:

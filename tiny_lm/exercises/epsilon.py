@@ -179,9 +179,10 @@ EXERCISES = (
             ),
             "Do not square eps: it is in units of x² already.": lambda x, eps: inside(x, eps**2),
             "This is what you get without eps.": none,
-            "Twice is not better: inside the root is enough.": lambda x, eps: (
-                x / (torch.sqrt(_mean_square(x) + eps) + eps)
+            "rsqrt is one over the root already: multiply by it.": lambda x, eps: (
+                x / torch.rsqrt(_mean_square(x) + eps)
             ),
+            "The sum needs a root.": lambda x, eps: x / (_mean_square(x) + eps),
         },
         hints=["Move eps by a few characters: first add it, then take the root."],
         rtol=1e-9,

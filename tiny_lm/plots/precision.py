@@ -72,12 +72,12 @@ class LaboratoryPicture(Picture):
 
 
 class _Zones:
-    """Red bands, each with its name, over the sizes that fail."""
+    """Shaded bands, each with its name, over the sizes that fail."""
 
     def __init__(self, axes: Axes):
         across = axes.get_xaxis_transform()  # x in data, y from 0 to 1
         self.bands = PolyCollection(
-            [], facecolor=RED, alpha=0.3, edgecolor="white", lw=1.5, transform=across
+            [], facecolor=RED, alpha=0.38, edgecolor="white", lw=1.5, transform=across
         )
         axes.add_collection(self.bands, autolim=False)
         look = {"rotation": 90, "weight": "bold", "ha": "center", "va": "top", "fontsize": 9}
