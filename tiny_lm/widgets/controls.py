@@ -36,7 +36,7 @@ def scale(
         max=high,
         step=step,
         description=label,
-        readout_format=".3g",
+        readout_format=".2e",
         style=_STYLE,
         layout=_LAYOUT,
     )
