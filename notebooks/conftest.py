@@ -32,6 +32,6 @@ def _why_missing():
     with FileLock(Path(tempfile.gettempdir()) / "tiny-lm-fetch.lock"):
         try:
             pretrained.fetch("smollm2-135m")
-        except ValueError as problem:
+        except (ImportError, OSError, ValueError) as problem:
             return str(problem)
     return ""

@@ -86,19 +86,16 @@ EXERCISES = (
             "This divides by the width, not by its square root.": (
                 lambda q, k: _masked(q @ k.transpose(-2, -1) / q.shape[-1]).softmax(dim=-1)
             ),
-            "The mask lines up the first query with the first key. When there are more keys than "
-            "queries, it is the last ones that belong together.": (
+            "The mask lines up the first query with the first key; it is the last ones that belong together.": (
                 lambda q, k: _masked(_scores(q, k), 1).softmax(dim=-1)
             ),
             "The mask also hides a query's own key, and the first row has nothing left: nan.": (
                 lambda q, k: _masked(_scores(q, k), k.shape[-2] - q.shape[-2]).softmax(dim=-1)
             ),
-            "The mask comes after the softmax: rows no longer sum to 1, and what they were divided "
-            "by still contains the future.": _mask_after,
+            "The mask comes after the softmax: rows do not sum to 1, and what divided them saw the future.": _mask_after,
             "The softmax runs over the queries. Each row must sum to 1, so it runs over the keys, "
             "the last axis.": lambda q, k: _masked(_scores(q, k)).softmax(dim=-2),
-            "exp() of a large score is infinite in 32 bits. softmax() subtracts the largest score "
-            "first, which changes nothing else.": _exp_by_hand,
+            "exp() of a large score overflows. softmax() subtracts the largest score first.": _exp_by_hand,
         },
         hints=[
             "Three steps: scores q @ k.transpose(-2, -1) / sqrt(d); -inf where the key lies in the "
@@ -120,8 +117,7 @@ EXERCISES = (
             (torch.arange(8.0).view(1, 2, 4), 2),
         ],
         wrong={
-            "The shape is right and the content is not: view cut the numbers in reading order, so "
-            "a head holds pieces of the wrong positions. Split the last axis, then transpose.": (
+            "Right shape, wrong content: cut the last axis into (H, d), and then swap T and H.": (
                 lambda x, heads: x.reshape(x.shape[0], heads, x.shape[1], -1)
             ),
             "This is [B, T, H, d]: the heads must come before the positions.": (
@@ -202,8 +198,7 @@ EXERCISES = (
         reference=_attend(attention_weights),
         cases=_QKV,
         wrong={
-            "The mask still comes after the softmax. The sum below the fraction contains the "
-            "scores of the future: a leak that a look at the zeros does not show.": (
+            "The mask still comes after the softmax: what divides the weights contains the future's scores.": (
                 _attend(_mask_after)
             ),
             "Now there is no mask at all.": _attend(lambda q, k: _scores(q, k).softmax(dim=-1)),

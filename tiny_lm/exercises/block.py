@@ -186,22 +186,17 @@ EXERCISES = (
         reference=_leaks,
         cases=[(f, _STREAM) for f in _FUNCTIONS],
         wrong={
-            "This finds no leak at all. Every function here keeps the shape, so a shape test is "
-            "blind; and a change of the first position has no output before it to compare.": (
+            "This finds no leak: shapes always agree, and nothing stands before the first position.": (
                 lambda f, x: f(x).shape != x.shape
             ),
-            "This asks whether anything moved. Outputs at the changed position and after it may "
-            "move; only those before it must not.": _anything_moves,
-            "Only the last position was changed. A function can let position 1 see position 2 and "
-            "still hide the last one.": _leaks_by(
+            "Outputs at the changed position and after it may move; only those before it must not.": _anything_moves,
+            "Only the last position was changed. Position 1 may see position 2 and still not the last.": _leaks_by(
                 lambda row: row + row.flip(-1), lambda n: [n - 1]
             ),
-            "Multiplying a position changes nothing for an RMSNorm, so a leak through one stays "
-            "hidden. Put other numbers there.": (
+            "Multiplying a position is invisible to an RMSNorm, and so is a leak through one.": (
                 _leaks_by(lambda row: row * 5, lambda n: range(1, n))
             ),
-            "Adding the same number to every entry changes nothing for a LayerNorm, so a leak "
-            "through one stays hidden. Put other numbers there.": (
+            "Adding one number to all entries is invisible to a LayerNorm, and so is a leak through one.": (
                 _leaks_by(lambda row: row + 5, lambda n: range(1, n))
             ),
         },
@@ -228,8 +223,8 @@ EXERCISES = (
             "The embedding was counted twice. It serves as the output matrix too.": _ALL + 65 * 64,
             "SwiGLU has three matrices: gate, up and down.": _ALL - 2 * 64 * 176,
             "That is one block; there are two.": _ALL - _BLOCK,
-            "Attention was counted once for each head. The heads share the width: four matrices of "
-            "64 × 64, however many heads.": _ALL + 2 * 4 * 64**2,
+            "Attention was counted once for each head; the heads share four matrices of 64 × 64.": _ALL
+            + 2 * 4 * 64**2,
         },
         hints=[
             "One block: four matrices of 64 × 64, three of 64 × 176, two gains of 64.",
