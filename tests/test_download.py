@@ -4,7 +4,7 @@ import zipfile
 
 import pytest
 
-from tiny_lm.download import pip_download
+from tiny_lm.formats.download import pip_download
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from llama_writers import in_gguf, small_model, write_gguf
 
-from tiny_lm.gguf_file import CHUNK, GGUFFile
+from tiny_lm.formats.gguf_file import CHUNK, GGUFFile
 
 
 def text(value):

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from tiny_lm.gguf_tokenizer import CUTS, LLAMA_3, gguf_tokenizer
+from tiny_lm.formats.gguf_tokenizer import CUTS, LLAMA_3, gguf_tokenizer
 from tiny_lm.tokenizer import pieces
 
 modest = settings(deadline=None, max_examples=80, derandomize=True)

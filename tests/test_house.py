@@ -33,6 +33,7 @@ TABLE = {
     "layers":     ("attention config shapes taps",           "torch"),
     "model":      ("attention config layers shapes taps",    "torch"),
     "tokenizer":  ("extras shapes",                          "tokenizers"),
+    "formats":    ("checkpoint config extras rope shapes tokenizer", "*"),
     "probes":     (LIBRARY,                                  "numpy torch"),
     "exercises":  (LIBRARY + " probes",                      "numpy torch"),
     "plots":      ("",                                       "numpy matplotlib PIL"),
@@ -166,7 +167,7 @@ def late():
     assert not allowed("IPython", row("exercises")[1])
     for module in ("probes", "plots", "lessons", "a_module_to_come"):
         assert not allowed("widgets", row(module)[0])
-    assert allowed("download", row("pretrained")[0]) and not allowed("probes", row("pretrained")[0])
+    assert allowed("formats", row("pretrained")[0]) and not allowed("probes", row("pretrained")[0])
 
 
 def loaded_by(module):

@@ -3,7 +3,7 @@
 import pytest
 from llama_writers import in_folder, in_gguf, small_model
 
-from tiny_lm.llama_file import IN_FOLDER, IN_GGUF, Settings, names_in_file
+from tiny_lm.formats.llama_file import IN_FOLDER, IN_GGUF, Settings, names_in_file
 from tiny_lm.model import ModelConfig
 
 

@@ -21,7 +21,7 @@ from safetensors.torch import save_file
 from torch.testing import assert_close
 
 from tiny_lm import pretrained
-from tiny_lm.llama_folder import neighbouring_pairs, open_folder
+from tiny_lm.formats.llama_folder import neighbouring_pairs, open_folder
 from tiny_lm.rope import rope_angles
 from tiny_lm.tokenizer import BytePairTokenizer
 

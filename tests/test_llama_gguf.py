@@ -12,7 +12,7 @@ from llama_writers import (
 from torch.testing import assert_close
 
 from tiny_lm import pretrained
-from tiny_lm.llama_gguf import open_gguf
+from tiny_lm.formats.llama_gguf import open_gguf
 
 VARIANTS = {
     "tied": {},

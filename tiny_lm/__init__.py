@@ -20,6 +20,9 @@ Where to look:
     generate    sampling
     checkpoint  one .safetensors file a model
     pretrained  real Llama-family checkpoints in TinyLM
+    formats     how those are fetched and read: GGUF files, Hugging Face folders
+    report      a checkpoint in the terminal: sizes, stream, largest entries, next tokens
+    extras      optional packages, named when they are missing
     probes      the numbers behind the lessons, a module a chapter
     exercises   check(), the checks, reference answers and known wrong answers
     plots       numbers -> picture

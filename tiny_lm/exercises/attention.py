@@ -86,16 +86,16 @@ EXERCISES = (
             "This divides by the width, not by its square root.": (
                 lambda q, k: _masked(q @ k.transpose(-2, -1) / q.shape[-1]).softmax(dim=-1)
             ),
-            "The mask lines up the first query with the first key; it is the last ones that belong together.": (
-                lambda q, k: _masked(_scores(q, k), 1).softmax(dim=-1)
-            ),
+            "The mask lines up the first query with the first key. The last ones belong "
+            "together.": (lambda q, k: _masked(_scores(q, k), 1).softmax(dim=-1)),
             "The mask also hides a query's own key, and the first row has nothing left: nan.": (
                 lambda q, k: _masked(_scores(q, k), k.shape[-2] - q.shape[-2]).softmax(dim=-1)
             ),
-            "The mask comes after the softmax: rows do not sum to 1, and what divided them saw the future.": _mask_after,
+            "The mask comes after the softmax: rows no longer sum to 1, and their "
+            "divisor saw the future.": _mask_after,
             "The softmax runs over the queries. Each row must sum to 1, so it runs over the keys, "
             "the last axis.": lambda q, k: _masked(_scores(q, k)).softmax(dim=-2),
-            "exp() of a large score overflows. softmax() subtracts the largest score first.": _exp_by_hand,
+            "exp() of a large score overflows; softmax() subtracts the largest.": _exp_by_hand,
         },
         hints=[
             "Three steps: scores q @ k.transpose(-2, -1) / sqrt(d); -inf where the key lies in the "
@@ -198,7 +198,7 @@ EXERCISES = (
         reference=_attend(attention_weights),
         cases=_QKV,
         wrong={
-            "The mask still comes after the softmax: what divides the weights contains the future's scores.": (
+            "Still masked after the softmax: the weights' divisor contains future scores.": (
                 _attend(_mask_after)
             ),
             "Now there is no mask at all.": _attend(lambda q, k: _scores(q, k).softmax(dim=-1)),

@@ -186,19 +186,19 @@ EXERCISES = (
         reference=_leaks,
         cases=[(f, _STREAM) for f in _FUNCTIONS],
         wrong={
-            "This finds no leak: shapes always agree, and nothing stands before the first position.": (
+            "This finds no leak: shapes always agree, and nothing stands before position 1.": (
                 lambda f, x: f(x).shape != x.shape
             ),
-            "Outputs at the changed position and after it may move; only those before it must not.": _anything_moves,
-            "Only the last position was changed. Position 1 may see position 2 and still not the last.": _leaks_by(
+            "Outputs at the changed position and after it may move; those before it must "
+            "not.": _anything_moves,
+            "Only the last position was changed. Position 1 may see 2 and not the last.": _leaks_by(
                 lambda row: row + row.flip(-1), lambda n: [n - 1]
             ),
             "Multiplying a position is invisible to an RMSNorm, and so is a leak through one.": (
                 _leaks_by(lambda row: row * 5, lambda n: range(1, n))
             ),
-            "Adding one number to all entries is invisible to a LayerNorm, and so is a leak through one.": (
-                _leaks_by(lambda row: row + 5, lambda n: range(1, n))
-            ),
+            "Adding one number to all entries is invisible to a LayerNorm, as is a leak through "
+            "one.": (_leaks_by(lambda row: row + 5, lambda n: range(1, n))),
         },
         hints=[
             "For every position t from 1 on: copy x, put random numbers in row t, run f again, and "
@@ -223,8 +223,7 @@ EXERCISES = (
             "The embedding was counted twice. It serves as the output matrix too.": _ALL + 65 * 64,
             "SwiGLU has three matrices: gate, up and down.": _ALL - 2 * 64 * 176,
             "That is one block; there are two.": _ALL - _BLOCK,
-            "Attention was counted once for each head; the heads share four matrices of 64 × 64.": _ALL
-            + 2 * 4 * 64**2,
+            "Attention was counted once a head; the heads share four matrices.": _ALL + 8 * 64**2,
         },
         hints=[
             "One block: four matrices of 64 × 64, three of 64 × 176, two gains of 64.",

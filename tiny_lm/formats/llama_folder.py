@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tiny_lm.config import ModelConfig
 from tiny_lm.extras import need
-from tiny_lm.llama_file import IN_FOLDER, LlamaFile, Settings, names_in_file
+from tiny_lm.formats.llama_file import IN_FOLDER, LlamaFile, Settings, names_in_file
 from tiny_lm.rope import rope_angles
 from tiny_lm.shapes import fail, shape_of
 from tiny_lm.tokenizer import BytePairTokenizer

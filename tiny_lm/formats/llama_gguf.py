@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from tiny_lm.config import ModelConfig
-from tiny_lm.gguf_file import GGUFFile
-from tiny_lm.gguf_tokenizer import gguf_tokenizer
-from tiny_lm.llama_file import IN_GGUF, LlamaFile, Settings, names_in_file
+from tiny_lm.formats.gguf_file import GGUFFile
+from tiny_lm.formats.gguf_tokenizer import gguf_tokenizer
+from tiny_lm.formats.llama_file import IN_GGUF, LlamaFile, Settings, names_in_file
 from tiny_lm.shapes import fail
 
 # Settings that change the arithmetic unless they are absent, nothing or one.

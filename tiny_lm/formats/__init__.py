@@ -1,0 +1,1 @@
+"""How published checkpoints are fetched and read: GGUF files and Hugging Face folders."""
