@@ -337,3 +337,17 @@ def test_no_file_names_the_machine_it_was_written_on():
             for hit in OF_ONE_MACHINE.finditer(text)
         ]
     assert found == []
+
+
+def test_the_readme_has_both_commands_and_a_line_for_every_part():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    ci = (ROOT / ".ci/run").read_text(encoding="utf-8")
+    prove = 'python -m pip install -e ".[test]" && pytest --nbval'
+    read = 'python -m pip install -e ".[lab,models]" && jupyter lab notebooks/00_start_here.ipynb'
+    assert f"\n{prove}\n" in readme and f"\n{prove}\n" in ci
+    assert f"\n{read}\n" in readme
+    for part in {unit(name) for name in FILES} - {"__init__", "__main__"}:
+        line = f"\n  {part}/ " if (PACKAGE / part).is_dir() else f"\n  {part}.py "
+        assert line in readme, part
+    for path in (ROOT / "notebooks").glob("*.ipynb"):
+        assert f"(notebooks/{path.name})" in readme

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from textwrap import wrap
 from typing import Any
 
 import torch
@@ -21,7 +22,13 @@ class Verdict:
     text: str
 
     def __repr__(self) -> str:
-        return {True: "✓ ", False: "✗ ", None: "… "}[self.ok] + self.text
+        mark = {True: "✓ ", False: "✗ ", None: "… "}[self.ok]
+        # As wide as a notebook's output; a narrower page would break lines within words.
+        first, *rest = (mark + self.text).splitlines()
+        lines = wrap(first, 92, subsequent_indent="  ")
+        for line in rest:
+            lines += wrap(line.strip(), 92, initial_indent="  ", subsequent_indent="  ")
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +146,7 @@ def _numbers(value: Any) -> Tensor:
 def _show(value: Any) -> str:
     if isinstance(value, Exception):
         return f"{type(value).__name__}: {value}"
-    if isinstance(value, str):
+    if isinstance(value, str | bool):
         return repr(value)
     try:
         numbers = _numbers(value)
