@@ -26,7 +26,12 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-NO_NEWS = {"fetchNews": "false", "checkForUpdates": False}  # no pop-up, no request to the net
+SETTINGS = {
+    # No pop-up, no request to the net.
+    "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
+    # Every cell on the page, not only those near the screen.
+    "notebook-extension/tracker": {"windowingMode": "none"},
+}
 
 
 def free_port():
@@ -42,9 +47,10 @@ def lab_url(tmp_path_factory):
         pytest.skip("no chromium found: apt-get install chromium")
     work = tmp_path_factory.mktemp("lab")
     shutil.copytree(NOTEBOOKS, work / "notebooks")
-    news = work / "settings/@jupyterlab/apputils-extension/notification.jupyterlab-settings"
-    news.parent.mkdir(parents=True)
-    news.write_text(json.dumps(NO_NEWS))
+    for name, settings in SETTINGS.items():
+        file = work / f"settings/@jupyterlab/{name}.jupyterlab-settings"
+        file.parent.mkdir(parents=True)
+        file.write_text(json.dumps(settings))
     environment = {
         **os.environ,
         "JUPYTER_CONFIG_DIR": str(work / "config"),
