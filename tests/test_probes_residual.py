@@ -150,9 +150,20 @@ def test_random_directions():
 def test_random_stack_grows_by_pythagoras():
     # the logarithm of one layer's factor has a spread of about sqrt(6 / 256) / 4 = 0.04
     assert probes.random_stack(0.0, 5, width=16) == 1
-    for gain in (0.5, 1.0):
-        growth = probes.random_stack(gain, 10, width=256)
+    for gain, backwards in ((0.5, False), (1.0, False), (1.0, True)):
+        growth = probes.random_stack(gain, 10, width=256, backwards=backwards)
         assert growth ** (1 / 10) == pytest.approx(sqrt(1 + gain**2), rel=0.05)
+
+
+def test_backwards_is_the_gradient_of_a_random_stack():
+    """One layer, so that the order of the matrices does not matter."""
+    there = probes.random_stack(1.0, 1, width=8)
+    back = probes.random_stack(1.0, 1, width=8, backwards=True)
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(8, generator=generator, dtype=torch.float64)
+    W = torch.randn(8, 8, generator=generator, dtype=torch.float64) / sqrt(8)
+    assert there == pytest.approx(float((x + W @ x).norm() / x.norm()))
+    assert back == pytest.approx(float((x + W.T @ x).norm() / x.norm()))
 
 
 # What the pictures draw.

@@ -16,11 +16,7 @@ from tiny_lm.layers import residual_add as _add
 
 
 def _ledger(x: Tensor, changes: Tensor) -> Tensor:
-    history = [x]
-    for change in changes:
-        x = _add(x, change)
-        history.append(x)
-    return torch.stack(history)
+    return torch.stack(list(accumulate(changes, _add, initial=x)))
 
 
 def _ledger_in_place(add: Callable[[Tensor, Tensor], Tensor]) -> Callable:
@@ -95,6 +91,7 @@ EXERCISES: tuple[Exercise, ...] = (
         minutes=6,
         reference=_ledger,
         cases=[
+            (torch.tensor([3.0, 4.0]), torch.eye(2)),
             (_STREAM, _CHANGES),
             (_STREAM, torch.tensor([[[1.0], [2.0]]])),
             (_STREAM, torch.tensor([[[1.0, 2.0]]])),
@@ -153,7 +150,7 @@ EXERCISES: tuple[Exercise, ...] = (
         name="residual_gradient",
         chapter=1,
         title="Send a gradient back",
-        difficulty=3,
+        difficulty=1,
         minutes=6,
         reference=lambda g, J: g + J.T @ g,
         cases=[
@@ -215,24 +212,25 @@ EXERCISES: tuple[Exercise, ...] = (
         ],
     ),
     Exercise(
-        name="guarantee",
+        name="opposition",
         chapter=1,
-        title="Does that prove it?",
+        title="How little opposition is enough?",
         difficulty=2,
-        minutes=4,
-        reference="c",
+        minutes=5,
+        reference=lambda depth, left: left ** (1 / depth) - 1,
+        cases=[(1, 0.25), (100, 1e-6), (20, 0.5)],
         wrong={
-            "That holds for zero branches only. F(x) = −x is a branch too: slope 0.": "a",
-            "The 1 is always in the sum, but −1 may be in it as well: 1 + (−1) = 0.": "b",
-            "Too dark. Branches near zero give a gradient near 1 in every layer.": "d",
+            "That is the slope of a layer, 1 + a. What is a?": lambda n, left: left ** (1 / n),
+            "The sign: for a > 0 a gradient grows.": lambda n, left: 1 - left ** (1 / n),
+            "Layers multiply, they do not add: take a root.": lambda n, left: (left - 1) / n,
         },
-        hints=["Look for one counterexample. One is enough against the word `never`."],
+        hints=["(1 + a) to the power `depth` is left. Solve that for a."],
     ),
     Exercise(
         name="swallowed",
         chapter=1,
         title="In which order?",
-        difficulty=3,
+        difficulty=2,
         minutes=4,
         reference=[512.0, 516.0],
         rtol=1e-9,

@@ -231,16 +231,19 @@ def right_angles(width: int, pairs: int = 2000, seed: int = 0) -> float:
     return float(cosines.square().mean().sqrt())
 
 
-def random_stack(gain: float, layers: int, width: int = 512, seed: int = 0) -> float:
+def random_stack(
+    gain: float, layers: int, *, seed: int = 0, backwards: bool = False, width: int = 512
+) -> float:
     """How many times longer a stream is after layers that add `gain` times a random map of it.
 
     Each layer adds W x with entries of W drawn from Normal(0, gain² / width), so that W x is
-    about `gain` times as long as x (float64).
+    about `gain` times as long as x (float64). `backwards` sends a gradient through them instead.
     """
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(width, generator=generator, dtype=torch.float64)
     start = x.norm()
     for _ in range(layers):
         weight = torch.randn(width, width, generator=generator, dtype=torch.float64)
+        weight = weight.T if backwards else weight
         x = residual_add(x, gain / width**0.5 * weight @ x)
     return float(x.norm() / start)

@@ -44,7 +44,7 @@ def two_paths() -> Lab:
 def depth() -> Lab:
     """What is left of a gradient after many equal layers?"""
     controls = {
-        "a": slider("a, slope of a branch", -2.5, 2, 0.1, step=0.05),
+        "a": slider("a, slope of a branch", -2.5, 2, 0.1, step=0.01),
         "layers": whole("layers", 1, 200, 100),
     }
     return Lab(probes.depth, plots.DepthPicture, controls)
