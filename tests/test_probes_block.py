@@ -230,4 +230,5 @@ def test_the_stream_picture_draws_every_position():
     picture = StreamPicture(numbers)
     drawn = [line.get_ydata() for line in picture.figure.axes[0].lines]
     assert sorted(map(tuple, drawn)) == sorted(zip(*numbers.sizes, strict=True))
+    assert picture.figure.axes[0].get_xlim()[1] < 16  # the axis ends with the last block
     assert "946 after 12 (most after 12), 350 after 15" in picture.sentence

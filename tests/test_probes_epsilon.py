@@ -88,6 +88,10 @@ def test_the_law_picture_draws_the_law():
         assert [mark.get_ydata()[0] for mark in picture.marks] == near([0.5, 0.5**0.5, 0.99])
         assert picture.point.get_ydata()[0] == near(output_rms(size, eps))
         assert f"{output_rms(size, eps):.4g}" in words
+        # The names stand left of their marks and above the curve, clear of the dotted line.
+        for label, mark in zip(picture.labels, picture.marks, strict=True):
+            (x, y), (at,) = label.get_position(), mark.get_xdata()
+            assert label.get_ha() == "right" and x < at and y > output_rms(at, eps)
 
 
 # Backwards
@@ -342,13 +346,13 @@ def zone(curve, size):
         ((1e-5, 300.0, "float16", "inside", PLAIN), "0", "square is Inf in float16"),
         ((1e-5, 1e20, "float32", "inside", PLAIN), "0", "square is Inf in float32"),
         ((1e-5, 1e20, "bfloat16", "inside", WIDE), "0", "square is Inf in float32"),
-        ((1e-5, 1e-5, "float16", "none", PLAIN), "Inf", "square is 0 in float16"),
+        ((1e-5, 1e-5, "float16", "left out", PLAIN), "Inf", "square is 0 in float16"),
         ((1e-8, 1e-5, "float16", "inside", PLAIN), "Inf", "square is 0 in float16"),
         ((1e-5, 1e5, "float16", "inside", WIDE), "NaN", "the input itself is Inf in float16"),
         ((1e-5, 1e-4, "float16", "outside", PLAIN), "off", "too small for float16"),
         ((1e-5, 1.0, "float16", "inside", PLAIN), "", ""),
         ((1e-5, 300.0, "float16", "inside", WIDE), "", ""),
-        ((1e-12, 1e20, "float64", "none", PLAIN), "", ""),
+        ((1e-12, 1e20, "float64", "left out", PLAIN), "", ""),
     ],
 )
 def test_every_red_zone_of_the_output_is_found_and_named(setting, kind, reason):
@@ -375,7 +379,7 @@ def test_every_red_zone_of_the_output_is_found_and_named(setting, kind, reason):
         ((1e-5, 1.0, "float16", "inside", WIDE), 0, 316.2277660, ""),
         ((1e-5, 1.0, "float64", "outside", PLAIN), 0, math.nan, "the root's slope at 0"),
         ((1e-5, 1.0, "float32", "floor", WIDE), 0, math.nan, "the root's slope at 0"),
-        ((1e-5, 1.0, "float64", "none", PLAIN), math.nan, math.nan, "0 / 0"),
+        ((1e-5, 1.0, "float64", "left out", PLAIN), math.nan, math.nan, "0 / 0"),
         ((1e-8, 1.0, "float16", "inside", PLAIN), math.nan, math.nan, "eps itself is 0"),
         ((1e-5, 1.0, "float16", "inside", PLAIN), 0, math.nan, "intermediate product is Inf"),
         ((1e-12, 1.0, "float16", "inside", WIDE), 0, math.inf, "more than float16 can hold"),
@@ -413,12 +417,24 @@ def test_plain_float16_is_wrong_backwards_where_it_is_right_forwards():
     assert "intermediate product" in found.reason
     (first, *_) = found.slope.zones
     assert first[2] == near(65504 ** (-1 / 3), rel=0.2)  # eight sizes to a factor of ten
+    # Below that edge the zero row's gradient is NaN, every other row's Inf or NaN.
+    for size in (1e-4, 1e-3, 1e-2, 0.024):
+        x = (size * torch.tensor([0.6, 0.8]) * 2**0.5).half().requires_grad_()
+        for arriving in ((1.0, 1.0), (-0.8, 0.6)):
+            y = inside(x, 1e-5)
+            (dx,) = torch.autograd.grad(y, x, torch.tensor(arriving).half())
+            assert y.isfinite().all() and not dx.isfinite().any()
+
+
+def test_float16_fails_where_its_larger_entry_passes_256():
+    good, bad = (laboratory(1e-5, r, "float16", "inside", PLAIN).output.here for r in (226, 227))
+    assert good == near(1, rel=1e-3) and bad == 0
 
 
 def test_the_laboratory_picture_draws_what_is_computed():
     first = (1e-5, 1.0, "float16", "inside", PLAIN)
     picture = LaboratoryPicture(laboratory(*first))
-    for setting in (first, (1e-8, 1e-5, "float16", "none", PLAIN)):
+    for setting in (first, (1e-8, 1e-5, "float16", "left out", PLAIN)):
         numbers = laboratory(*setting)
         picture.show(numbers)
         for k, curve in enumerate((numbers.output, numbers.slope)):
@@ -426,6 +442,9 @@ def test_the_laboratory_picture_draws_what_is_computed():
             assert drawn == near(curve.values, nan_ok=True)
             bands = len(picture.zones[k].bands.get_paths())
             assert bands == len(curve.zones) + (not math.isfinite(curve.zero))
+        left_out = setting[3] == "left out"
+        assert ("eps left out" in picture.sentence) == left_out
+        assert ("eps = " in picture.sentence) != left_out
         names = {name.get_text() for name in picture.zones[0].names} - {""}
         assert {kind for kind, _, _ in numbers.output.zones if kind != "off"} <= names
 
@@ -434,7 +453,7 @@ def test_moving_the_laboratory_reaches_every_zone():
     lab, seen = laboratory_lab(), set()
     moves = [
         {"size": 1000.0},
-        {"size": 1e-5, "place": "none"},
+        {"size": 1e-5, "place": "left out"},
         {"size": 1e6},
         {"size": 1e-4, "place": "outside"},
         {"size": 1e20, "dtype": "float32"},

@@ -26,11 +26,11 @@ def check(name: str, answer: Any) -> Verdict:
 
 
 def hint(name: str, number: int = 1) -> str:
-    """The first (or given) hint of an exercise. Raises ValueError when there is none."""
+    """The first (or given) hint of an exercise. Raises ValueError for a name that is none."""
     hints = _find(name).hints
     if not 1 <= number <= len(hints):
-        fail("hint", f"a number from 1 to {len(hints)} for {name!r}", number)
-    return hints[number - 1]
+        return f"There is no hint {number}: this exercise has {len(hints)}."
+    return f"Hint {number} of {len(hints)}: {hints[number - 1]}"
 
 
 def _find(name: str) -> Exercise:

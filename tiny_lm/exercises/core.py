@@ -61,16 +61,18 @@ def judge(exercise: Exercise, answer: Answer) -> Verdict:
         return _judge_value(exercise, answer)
     if not callable(answer):
         return Verdict(False, f"{exercise.name}: expected a function, got {_show(answer)}")
-    for case in exercise.cases:
-        expected = _outcome(exercise.reference, case)
-        got = _outcome(answer, case)
-        if isinstance(got, NotImplementedError) or got is None or got is Ellipsis:
-            return _not_written(exercise)
+    for i, case in enumerate(exercise.cases):
+        expected, _ = _outcome(exercise.reference, case)
+        got, changed = _outcome(answer, case)
+        if i == 0 and (isinstance(got, NotImplementedError) or got is None or got is Ellipsis):
+            return _not_written(exercise, "it returns None: is a `return` missing?", got is None)
         problem = _difference(exercise, expected, got)
+        if not problem and changed:
+            problem = "the result is right, but the function changes what it is given"
         if problem:
             arguments = ", ".join(_show(argument) for argument in case)
             lines = [f"{exercise.name}: for {arguments}, {problem}"]
-            return Verdict(False, "\n  ".join(lines + _mistakes(exercise, answer)))
+            return Verdict(False, "\n".join(lines + _mistakes(exercise, answer)))
     return Verdict(True, f"{exercise.name}: all {len(exercise.cases)} cases agree")
 
 
@@ -81,15 +83,29 @@ def _judge_value(exercise: Exercise, answer: Answer) -> Verdict:
     for sentence, wrong in exercise.wrong.items():
         if not _difference(exercise, wrong, answer):
             return Verdict(False, f"{exercise.name}: not {_show(answer)}. {sentence}")
-    kind = "" if isinstance(exercise.reference, str) else _off_by(exercise.reference, answer)
+    # How far off a typed-in number is would give it away; what kind of answer is asked for does not.
+    kind = _kind(exercise.reference, answer)
     return Verdict(False, f"{exercise.name}: not {_show(answer)}{kind}")
+
+
+def _kind(reference: Answer, answer: Answer) -> str:
+    """What kind of answer is expected, when this one is of another."""
+    if isinstance(reference, str | bool):
+        return "" if isinstance(answer, type(reference)) else ": choose one of the answers given"
+    try:
+        want, have = _numbers(reference).shape, _numbers(answer).shape
+    except (TypeError, ValueError, RuntimeError):
+        have, want = None, _numbers(reference).shape
+    if have == want:
+        return ""
+    return ": expected " + (f"a list of {want[0]} numbers" if want else "one number")
 
 
 def _mistakes(exercise: Exercise, answer: Answer) -> list[str]:
     """The first known wrong answer that gives the same as this one in every case."""
     for sentence, wrong in exercise.wrong.items():
         same = all(
-            not _difference(exercise, _outcome(wrong, case), _outcome(answer, case))
+            not _difference(exercise, _outcome(wrong, case)[0], _outcome(answer, case)[0])
             for case in exercise.cases
         )
         if same:
@@ -97,24 +113,36 @@ def _mistakes(exercise: Exercise, answer: Answer) -> list[str]:
     return []
 
 
-def _not_written(exercise: Exercise) -> Verdict:
-    return Verdict(None, f"{exercise.name}: not written yet")
+def _not_written(exercise: Exercise, why: str = "", show: bool = False) -> Verdict:
+    return Verdict(None, f"{exercise.name}: not written yet" + (f" ({why})" if show else ""))
 
 
-def _outcome(function: Callable, case: tuple) -> Any:
-    """The function's result on copies of the arguments, or the exception it raised."""
+def _outcome(function: Callable, case: tuple) -> tuple[Any, bool]:
+    """What the function makes of copies of the arguments, and whether it changed them.
+
+    An exception that it raises is its result.
+    """
     copies = [a.clone() if isinstance(a, Tensor) else deepcopy(a) for a in case]
     try:
-        return function(*copies)
+        result = function(*copies)
     except Exception as problem:  # reported to the learner
-        return problem
+        return problem, False
+    pairs = zip(case, copies, strict=True)
+    return result, any(not callable(old) and not _same(old, new) for old, new in pairs)
+
+
+def _same(old: Any, new: Any) -> bool:
+    if isinstance(old, Tensor):
+        return old.shape == new.shape and torch.equal(old, new)
+    return old == new
 
 
 def _difference(exercise: Exercise, expected: Any, got: Any) -> str:
     """Empty when they agree, else what is wrong in words."""
-    if isinstance(got, Exception) or isinstance(expected, Exception):
-        if type(got) is type(expected):
-            return ""
+    if isinstance(expected, Exception):
+        kind = type(expected).__name__
+        return "" if type(got) is type(expected) else f"expected a {kind}, got {_show(got)}"
+    if isinstance(got, Exception):
         return f"expected {_show(expected)}, got {_show(got)}"
     if isinstance(expected, str | bool):
         return "" if got == expected else f"expected {expected!r}, got {_show(got)}"
@@ -128,24 +156,21 @@ def _difference(exercise: Exercise, expected: Any, got: Any) -> str:
         return f"expected {expected.dtype}, got {got.dtype}"
     if torch.allclose(want, have, rtol=exercise.rtol, atol=exercise.atol, equal_nan=True):
         return ""
-    return f"expected {_show(expected)}, got {_show(got)}{_off_by(expected, got)}"
-
-
-def _off_by(expected: Any, got: Any) -> str:
-    try:
-        want, have = _numbers(expected), _numbers(got)
-        return f" (largest difference {float((want - have).abs().max()):.3g})"
-    except (TypeError, ValueError, RuntimeError):
-        return ""
+    digits = 6 if _show(expected) != _show(got) else 12
+    largest = float((want - have).abs().max())
+    return (
+        f"expected {_show(expected, digits)}, got {_show(got, digits)} "
+        f"(largest difference {largest:.3g})"
+    )
 
 
 def _numbers(value: Any) -> Tensor:
     return torch.as_tensor(value).detach().to(torch.float64)
 
 
-def _show(value: Any) -> str:
+def _show(value: Any, digits: int = 6) -> str:
     if isinstance(value, Exception):
-        return f"{type(value).__name__}: {value}"
+        return f"{type(value).__name__}: {value}".removesuffix(": ")
     if isinstance(value, str | bool):
         return repr(value)
     try:
@@ -154,10 +179,10 @@ def _show(value: Any) -> str:
         return repr(value)
     if numbers.numel() > 12:
         return f"numbers of shape {list(numbers.shape)}"
-    return _rounded(numbers.tolist())
+    return _rounded(numbers.tolist(), digits)
 
 
-def _rounded(value: Any) -> str:
+def _rounded(value: Any, digits: int) -> str:
     if isinstance(value, list):
-        return "[" + ", ".join(_rounded(item) for item in value) + "]"
-    return f"{value:.6g}"
+        return "[" + ", ".join(_rounded(item, digits) for item in value) + "]"
+    return f"{value:.{digits}g}"

@@ -102,7 +102,7 @@ EXERCISES = (
         name="zero_gradient",
         chapter=3,
         title="The gradient of a zero row",
-        difficulty=2,
+        difficulty=1,
         minutes=5,
         reference=lambda gain, dy, eps: gain * dy / sqrt(eps),
         cases=[
@@ -132,8 +132,8 @@ EXERCISES = (
         name="radial",
         chapter=3,
         title="The part of the gradient along x",
-        difficulty=4,
-        minutes=10,
+        difficulty=2,
+        minutes=6,
         reference=_radial,
         cases=[
             (_row(3, 4), _row(1, 1), _row(1, 1), 1e-2),
@@ -198,7 +198,7 @@ EXERCISES = (
         wrong={
             "The forward pass divides 0 by eps, and gets 0. The output is fine.": "a",
             "316 is far from overflowing, and that factor belongs to eps inside the root.": "b",
-            "The mask is there. It multiplies by 0, and 0 · NaN is NaN.": "d",
+            "The mask is there: it sends back 0, and 0 · Inf is NaN.": "d",
         },
         hints=["Go backwards from the loss, one operation at a time. Which slope is not a number?"],
     ),

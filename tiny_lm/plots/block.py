@@ -159,12 +159,13 @@ class StreamPicture(Picture):
         axes = self.figure.subplots()
         sizes = np.array(numbers.sizes)
         passed = np.arange(len(sizes))
-        axes.set(yscale="log", xlim=(-0.5, len(sizes) + 4), ylim=(0.03, 3000))
+        end = passed[-1] + 0.5  # the labels stand beyond it, outside the axes
+        axes.set(yscale="log", xlim=(-0.5, end), ylim=(0.03, 3000))
         axes.set(xlabel="blocks passed (0: after the embedding)", ylabel="RMS of the stream")
         axes.plot(passed, sizes[:, 1:], "-", color=BLUE, lw=1)
         axes.plot(passed, sizes[:, 0], "-o", color=RED, ms=4)
-        axes.text(passed[-1] + 0.5, sizes[-1, 0], "first\nposition", color=RED, va="center")
-        axes.text(passed[-1] + 0.5, sizes[-1, 1:].mean() / 2, "the others", color=BLUE, va="center")
+        axes.text(end + 0.3, sizes[-1, 0], "first\nposition", color=RED, va="center")
+        axes.text(end + 0.3, sizes[-1, 1:].mean(), "the others", color=BLUE, va="center")
         return []
 
     def update(self, numbers: Any) -> str:

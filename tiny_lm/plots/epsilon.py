@@ -45,7 +45,8 @@ class LawPicture(Picture):
         for name, height in (("half", 0.5), ("1/√2", 0.5**0.5), ("1 % short", 0.99)):
             (mark,) = axes.plot([1.0], [height], "D", color=ORANGE, ms=7)
             self.marks.append(mark)
-            self.labels.append(axes.text(1.0, height - 0.07, name, ha="left", va="center"))
+            # Left of its mark and above it: nothing is drawn over the curve.
+            self.labels.append(axes.text(1.0, height + 0.06, name, ha="right", va="center"))
         (self.stem,) = axes.plot([], [], ":", color=BLACK, lw=1)
         (self.point,) = axes.plot([], [], "o", color=BLACK, ms=9, clip_on=False)
         return [self.curve, self.stem, *self.marks, *self.labels, self.point]

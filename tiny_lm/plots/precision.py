@@ -12,10 +12,10 @@ from tiny_lm.plots.epsilon import number, size_axis
 from tiny_lm.plots.picture import BLACK, BLUE, RED, SKY, Picture
 
 PLACE_WORDS = {
-    "inside": "inside the root",
-    "outside": "outside the root",
-    "floor": "as a floor",
-    "none": "left out",
+    "inside": "eps = {eps:.3g} inside the root",
+    "outside": "eps = {eps:.3g} outside the root",
+    "floor": "eps = {eps:.3g} as a floor",
+    "left out": "eps = {eps:.3g} left out",
 }
 
 
@@ -28,7 +28,7 @@ class LaboratoryPicture(Picture):
         panels = self.figure.subplots(1, 2)
         self.zero = 10**-7.3
         for axes in panels:
-            size_axis(axes, -6, 22, 5, self.zero)
+            size_axis(axes, -6, 22, 4, self.zero)
         panels[0].set(ylim=(-0.06, 1.5), title="RMS of the output")
         panels[1].set_yscale("log")
         panels[1].set(ylim=(1e-24, 1e16), title="factor on a gradient across x")
@@ -42,7 +42,8 @@ class LaboratoryPicture(Picture):
             self.stems.append(axes.axvline(1, color=BLACK, lw=1, ls=":"))
             self.here += axes.plot([], [], "o", color=BLACK, ms=8)
             self.at_zero += axes.plot([], [], "D", color=BLACK, ms=6)
-        panels[1].legend(loc="lower left", bbox_to_anchor=(0.08, 0))
+        lines = [self.law[0], self.computed[0]]
+        self.figure.legend(handles=lines, loc="outside upper right", ncols=2)
         artists = [artist for zones in self.zones for artist in zones.artists]
         return [
             *artists, *self.computed, *self.law, *self.stems, *self.here, *self.at_zero,
@@ -63,8 +64,9 @@ class LaboratoryPicture(Picture):
         if numbers.zero_reason:
             trouble += f" At the zero vector: {numbers.zero_reason}."
         return (
-            f"{numbers.dtype}, computed {numbers.computed}, eps = {numbers.eps:.3g} "
-            f"{PLACE_WORDS[numbers.place]}. RMS {number(numbers.size)} comes out at RMS "
+            f"{numbers.dtype}, computed {numbers.computed}, "
+            f"{PLACE_WORDS[numbers.place].format(eps=numbers.eps)}. "
+            f"RMS {number(numbers.size)} comes out at RMS "
             f"{number(output.here)} (law: {number(numbers.law_here)}), a gradient is multiplied "
             f"by {number(slope.here)}. The zero vector: output {number(output.zero)}, gradient "
             f"times {number(slope.zero)}.{trouble}"

@@ -97,7 +97,7 @@ def _gradient(x: Tensor, arriving: Tensor, eps: float, place: str = "inside") ->
     return torch.autograd.grad(y, x, arriving.to(x.dtype).expand_as(x))[0]
 
 
-# The same number eps in four places. The first is RMSNorm; the others are found in real code.
+# The same number eps in three places, and left out. The first is this book's RMSNorm.
 
 
 def inside(x: Tensor, eps: float) -> Tensor:
@@ -124,7 +124,7 @@ PLACES: dict[str, Callable[[Tensor, float], Tensor]] = {
     "inside": inside,
     "outside": outside,
     "floor": floor,
-    "none": none,
+    "left out": none,
 }
 
 # The sizes these outputs have for inputs of size r, written for numbers and for arrays.
@@ -132,7 +132,7 @@ OUTPUTS: dict[str, Callable] = {
     "inside": lambda r, eps: r / np.sqrt(r * r + eps),
     "outside": lambda r, eps: r / (r + eps),
     "floor": lambda r, eps: r / np.maximum(r, eps),
-    "none": lambda r, eps: r / r,
+    "left out": lambda r, eps: r / r,
 }
 
 

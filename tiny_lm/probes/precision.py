@@ -136,7 +136,7 @@ def _zero_reason(
     eps: float, place: str, dtype: str, work: torch.dtype, output: float, slope: float
 ) -> str:
     """The same for the zero vector."""
-    if isnan(output) and place == "none":
+    if isnan(output) and place == "left out":
         return "0 / 0 has no value"
     if isnan(output):
         return f"eps itself is 0 in {_name(work)}, and 0 / 0 has no value"

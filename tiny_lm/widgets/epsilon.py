@@ -34,7 +34,7 @@ def laboratory() -> Lab:
         "eps": scale("ε, eps", -12, 0, 1e-5),
         "size": scale("r, RMS of x", -6, 22, 1.0),
         "dtype": choice("type of number", list(precision.DTYPES), "float16"),
-        "place": choice("place of ε", ["inside", "outside", "floor", "none"]),
+        "place": choice("place of ε", ["inside", "outside", "floor", "left out"]),
         "computed": choice("computed", [precision.PLAIN, precision.WIDE]),
     }
     return Lab(precision.laboratory, precision_plots.LaboratoryPicture, controls)
