@@ -144,9 +144,12 @@ def test_exercises_have_a_stub_and_a_solution_that_passes(name):
     for link, cell in stubs.items():
         verdict = outputs(cell, "text/plain")[-1].data["text/plain"]
         assert verdict.startswith((f"… {link}: not written yet", f"✗ {link}: ")), verdict
+    headings = [c for c in BOOKS[name].cells if c.source.startswith("#### Solution ")]
+    assert len(headings) == len(solutions)
+    assert all("solution" in tags(cell) for cell in headings), "removed with their solutions"
     for link, cell in solutions.items():
         assert outputs(cell, "text/plain")[-1].data["text/plain"].startswith(f"✓ {link}: ")
-        assert cell.metadata.jupyter.source_hidden  # JupyterLab
+        assert cell.metadata.jupyter.source_hidden and cell.metadata.jupyter.outputs_hidden
         assert cell.metadata.cellView == "form"  # Colab
         assert "hide-input" in tags(cell)  # Jupyter Book
         assert cell.source.startswith("# @title Solution ")

@@ -179,7 +179,7 @@ def test_add_picture_puts_the_change_at_the_tip():
     assert tips(picture.x) == ([0, 0], [3, 4])
     assert tips(picture.change) == ([3, 4], [5, 3])
     assert tips(picture.total) == ([0, 0], [5, 3])
-    assert "[3.0, 4.0] + [2.0, -1.0] = [5.0, 3.0]" in picture.sentence
+    assert "[3.0, 4.0] + [2.0, −1.0] = [5.0, 3.0]" in picture.sentence
 
 
 def test_an_arrow_without_length_is_a_dot():

@@ -6,6 +6,7 @@ import base64
 import importlib
 import inspect
 import pkgutil
+from math import log
 
 import ipywidgets
 import pytest
@@ -82,6 +83,17 @@ def test_every_setting_is_drawn_and_described(lab):
             assert lab.error == "", f"{name} = {value}"
             assert len(lab.sentence) > 30
         lab.reset()
+
+
+def test_every_slider_starts_on_one_of_its_stops(lab):
+    """Else the browser moves it to the nearest stop, and shows other numbers than are stored."""
+    for name, control in lab.controls.items():
+        if isinstance(control, ipywidgets.FloatSlider | ipywidgets.FloatLogSlider):
+            value = control.value
+            if isinstance(control, ipywidgets.FloatLogSlider):
+                value = log(value, control.base)
+            steps = (value - control.min) / control.step
+            assert abs(steps - round(steps)) < 1e-6, name
 
 
 def test_reset_brings_back_the_same_picture_and_words(lab):

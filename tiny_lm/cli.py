@@ -51,15 +51,19 @@ def _parser() -> Parser:
     verb.add_argument("name", nargs="?", default="smollm2-135m", help="default: %(default)s")
     verb.set_defaults(run=_fetch)
 
-    model = "a known name, a .gguf file, a Hugging Face folder, or a .safetensors of this package"
+    model = "smollm2-135m, a .gguf file, a Hugging Face folder or a .safetensors of this package"
     verb = verbs.add_parser("generate", help="let a model write on")
     verb.add_argument("prompt", help="the text to begin with")
     verb.add_argument("--model", required=True, metavar="NAME|PATH", help=model)
     verb.add_argument("--new", type=int, default=40, help="tokens to write (default: %(default)s)")
-    verb.add_argument("--temperature", type=float, default=0.0, help="0: the most likely token")
-    verb.add_argument("--top-k", type=int, help="draw from this many tokens")
-    verb.add_argument("--top-p", type=float, help="draw from this much probability")
-    verb.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    verb.add_argument(
+        "--temperature", type=float, default=0.0, help="0, the default: always the likeliest token"
+    )
+    verb.add_argument("--top-k", type=int, help="draw from the K likeliest tokens (default: all)")
+    verb.add_argument(
+        "--top-p", type=float, help="draw from the likeliest tokens that make up P (default: 1)"
+    )
+    verb.add_argument("--seed", type=int, default=0, help="of the draws (default: %(default)s)")
     verb.set_defaults(run=_generate)
 
     verb = verbs.add_parser("inspect", help="sizes, stream and next token of a model")

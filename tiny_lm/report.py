@@ -51,7 +51,8 @@ def _sizes(model: TinyLM) -> Iterator[str]:
 
 def _stream(recorder: Recorder, texts: list[str]) -> Iterator[str]:
     names = ["embed", *(name for name in recorder if name.endswith("resid.ffn")), "norm.final"]
-    yield f"the stream for {len(texts)} tokens: {' | '.join(map(repr, texts))}"
+    count = f"{len(texts)} tokens" if len(texts) > 1 else "1 token"
+    yield f"the stream for {count}: {' | '.join(map(repr, texts))}"
     yield f"  {'RMS after':<22}{'first token':>12}{'others, smallest … largest':>30}"
     for name in names:
         rms = recorder[name][0].float().square().mean(dim=-1).sqrt()  # [T]

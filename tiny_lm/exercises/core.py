@@ -83,7 +83,7 @@ def _judge_value(exercise: Exercise, answer: Answer) -> Verdict:
     for sentence, wrong in exercise.wrong.items():
         if not _difference(exercise, wrong, answer):
             return Verdict(False, f"{exercise.name}: not {_show(answer)}. {sentence}")
-    # How far off a typed-in number is would give it away; what kind of answer is asked for does not.
+    # How far off a typed-in number is would give it away; its kind does not.
     kind = _kind(exercise.reference, answer)
     return Verdict(False, f"{exercise.name}: not {_show(answer)}{kind}")
 

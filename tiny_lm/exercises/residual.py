@@ -179,7 +179,7 @@ EXERCISES: tuple[Exercise, ...] = (
         difficulty=2,
         minutes=4,
         reference=lambda slopes: prod(1 + a for a in slopes),
-        cases=[([2.0],), ([0.1] * 100,), ([-0.1] * 100,), ([0.5, -1.0, 3.0, 7.0],), ([],)],
+        cases=[(s,) for s in ([2.0], [0.1] * 100, [-0.1] * 100, [0.5, -1.0, 7.0], [-3.0], [])],
         wrong={
             "This is the product of the branches alone: the direct path is missing.": prod,
             "The 1 belongs into every factor.": lambda slopes: 1 + prod(slopes),

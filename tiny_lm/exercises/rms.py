@@ -61,6 +61,8 @@ EXERCISES = (
             "This is the mean of the absolute values.": lambda x: sum(map(abs, x)) / len(x),
             "The root of the sum: the mean is missing.": lambda x: sqrt(sum(v * v for v in x)),
             "The root is missing.": lambda x: sum(v * v for v in x) / len(x),
+            "The squares are missing.": lambda x: sqrt(sum(x) / len(x)),
+            "This takes the root before the mean.": lambda x: sqrt(sum(v * v for v in x)) / len(x),
         },
         hints=[
             "Three steps, from the inside out: square every entry, take the mean, take the root.",
@@ -117,6 +119,13 @@ EXERCISES = (
             "This divides by the mean square: the root is missing.": lambda x, gain, eps: (
                 gain * x / (x.square().mean(-1, keepdim=True) + eps)
             ),
+            "keepdim=True is missing: a mean of shape [2, 2] does not fit rows of [2, 2, 3].": (
+                _wrong_mean_square(lambda x: x.square().mean(-1))
+            ),
+            "The mean runs over the first axis, not over the last axis of each row.": (
+                _wrong_mean_square(lambda x: x.square().mean(0, keepdim=True))
+            ),
+            "This multiplies by 1 + gain.": lambda x, gain, eps: _rms_norm(x, 1 + gain, eps),
         },
         hints=[
             "mean(dim=-1, keepdim=True) gives every row a denominator of its own.",
@@ -165,9 +174,9 @@ EXERCISES = (
     Exercise(
         name="rms_jacobian",
         chapter=2,
-        title="Derive the Jacobian",
-        difficulty=4,
-        minutes=12,
+        title="Turn the formula into code",
+        difficulty=2,
+        minutes=8,
         reference=_jacobian,
         cases=[
             (torch.tensor([3.0, 4.0], dtype=torch.float64), 0.0),
@@ -183,6 +192,12 @@ EXERCISES = (
                 _jacobian_without_d
             ),
             "eps is missing.": lambda x, eps: _jacobian(x, 0.0),
+            "The sign: growing x_j makes the denominator larger, and every y smaller.": (
+                lambda x, eps: 2 * _jacobian_diagonal_only(x, eps) - _jacobian(x, eps)
+            ),
+            "The root is missing in front: 1 / sqrt(s), not 1 / s.": (
+                lambda x, eps: _jacobian(x, eps) / (x.square().mean() + eps).sqrt()
+            ),
         },
         hints=[
             "Write s = mean(x²) + eps. Then y_i = x_i · s^(−1/2), and ds/dx_j = 2 x_j / D.",

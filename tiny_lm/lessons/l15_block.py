@@ -30,7 +30,8 @@ def attention_branch() -> Iterator[Result]:
     yield Result(title, text, list(q.shape), [1, 2, 4, 32])
     text = (
         "RoPE turns queries and keys, not values, by an angle that grows with the position. So a "
-        "score, query times key, knows how far apart two positions are. Lengths stay. Ratio:"
+        "score, query times key, knows how far apart two positions are. Turning keeps lengths. "
+        "Length afterwards over length before:"
     )
     turned_q, turned_k = apply_rope(q, k)
     ratio = (turned_q.norm(dim=-1) / q.norm(dim=-1)).flatten().tolist()

@@ -56,7 +56,8 @@ def larger_numbers() -> Iterator[Result]:
     x = _vector(3, 4)
     text = (
         "After many additions numbers are large. Say [30, 40] where [3, 4] was. A linear layer, "
-        "which multiplies and sums and adds no number of its own, answers with 10 times as much."
+        "which multiplies and sums and adds no number of its own, answers with how many times as "
+        "much, entry by entry?"
     )
     yield Result(title, text, (linear(10 * x) / linear(x)).tolist(), [10, 10], 1e-12)
     text = "Softmax turns scores into shares of 1. The scores 1 and 2 share like this."

@@ -56,7 +56,7 @@ class LawPicture(Picture):
         places = (numbers.half, numbers.root, numbers.nearly)
         for mark, label, place in zip(self.marks, self.labels, places, strict=True):
             mark.set_xdata([place])
-            label.set_x(place * 1.8)
+            label.set_x(place / 1.3)
         self.point.set_data([numbers.size], [numbers.output])
         self.stem.set_data([numbers.size] * 2, [0, numbers.output])
         return (

@@ -15,7 +15,7 @@ PLACE_WORDS = {
     "inside": "eps = {eps:.3g} inside the root",
     "outside": "eps = {eps:.3g} outside the root",
     "floor": "eps = {eps:.3g} as a floor",
-    "left out": "eps = {eps:.3g} left out",
+    "left out": "eps left out",
 }
 
 

@@ -13,7 +13,7 @@ from tiny_lm.plots.picture import BLACK, BLUE, GREEN, GREY, ORANGE, PINK, Pictur
 
 
 def _vector(values: list[float], digits: int = 2) -> str:
-    return "[" + ", ".join(f"{round(value, digits) + 0.0:.{digits}f}" for value in values) + "]"
+    return "[" + ", ".join(_number(value, digits) for value in values) + "]"
 
 
 def _number(value: float, digits: int = 2) -> str:
@@ -23,8 +23,8 @@ def _number(value: float, digits: int = 2) -> str:
 class _Arrow:
     """An arrow that can be moved; a dot where it has no length."""
 
-    def __init__(self, axes: Axes, colour: str, label: str):
-        look = {"arrowstyle": "-|>", "mutation_scale": 16, "shrinkA": 0, "shrinkB": 0, "lw": 2.5}
+    def __init__(self, axes: Axes, colour: str, label: str, width: float = 2.5):
+        look = {"arrowstyle": "-|>", "mutation_scale": 16, "shrinkA": 0, "shrinkB": 0, "lw": width}
         self.patch = FancyArrowPatch((0, 0), (1, 1), color=colour, **look)
         axes.add_patch(self.patch)
         (self.dot,) = axes.plot([], [], "o", color=colour, ms=6)
@@ -74,8 +74,8 @@ class StrengthPicture(Picture):
     def build(self, numbers: Any) -> list:
         plane, slopes = self.figure.subplots(1, 2, width_ratios=(1.5, 1))
         plane.set(xlim=(-5, 11), ylim=(-5.5, 13.5), aspect="equal")
-        plane.set(xlabel="first coordinate", ylabel="second coordinate", title="values")
-        plane.plot(0, 0, "+", color=BLACK, ms=12)
+        plane.set(xlabel="side by side: only length and direction count", title="values")
+        plane.tick_params(labelbottom=False, labelleft=False)
         self.x = _Arrow(plane, BLACK, "x")
         self.branch = _Arrow(plane, ORANGE, "F(x) = a · x")
         self.total = _Arrow(plane, BLUE, "x + F(x)")
@@ -153,10 +153,10 @@ class TwoPathsPicture(Picture):
         axes.plot(0, 0, "+", color=BLACK, ms=12)
         (self.circle,) = axes.plot([], [], ":", color=GREY, lw=1.5, label="all angles")
         self.direct = _Arrow(axes, BLACK, "direct path: g")
-        self.total = _Arrow(axes, BLUE, "together: g + Jᵀg")
+        self.total = _Arrow(axes, BLUE, "together: g + Jᵀg", width=7)  # seen behind the others
         self.branch = _Arrow(axes, ORANGE, "branch: Jᵀg")
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
-        return [self.circle, *self.direct.artists, *self.total.artists, *self.branch.artists]
+        return [self.circle, *self.total.artists, *self.direct.artists, *self.branch.artists]
 
     def update(self, numbers: Any) -> str:
         tip, end = tuple(numbers.direct), tuple(numbers.total)

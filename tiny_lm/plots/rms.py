@@ -11,7 +11,8 @@ from tiny_lm.plots.picture import BLACK, BLUE, GREY, ORANGE, RED, Picture
 
 
 def _vector(values: list[float], digits: int = 2) -> str:
-    return "[" + ", ".join(f"{round(value, digits) + 0.0:.{digits}f}" for value in values) + "]"
+    rounded = (f"{round(value, digits) + 0.0:.{digits}f}" for value in values)
+    return "[" + ", ".join(rounded).replace("-", "−") + "]"
 
 
 class PairPicture(Picture):
@@ -89,34 +90,34 @@ class ScaleShiftPicture(Picture):
 class NudgePicture(Picture):
     """A nudge of the input and what RMSNorm lets through, with every possible answer behind it."""
 
-    width, height = 620, 330
+    width, height = 620, 340
 
     def build(self, numbers: Any) -> list:
         before, after = self.figure.subplots(1, 2)
         x1, x2 = numbers.x
         length = sqrt(x1 * x1 + x2 * x2)
-        for axes, reach, title in ((before, 1.3, "the nudge dx"), (after, 0.39, "the answer dy")):
+        for axes, reach, title in (
+            (before, 1.3, "nudge dx of the input, length 1"),
+            (after, 0.39, "change dy of the output (enlarged)"),
+        ):
             axes.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal", title=title)
-            axes.plot(
-                [-2 * x1 / length, 2 * x1 / length],
-                [-2 * x2 / length, 2 * x2 / length],
-                ":",
-                color=BLACK,
-                lw=1,
-            )
+            axes.set(xlabel="first coordinate", ylabel="second coordinate")
+            along = (2 * x1 / length, 2 * x2 / length)
+            axes.plot([-along[0], along[0]], [-along[1], along[1]], ":", color=BLACK, lw=1)
+            axes.text(0.58 * reach, 0.9 * reach, "along x", ha="right")
         around = np.linspace(0, 2 * pi, 200)
         before.plot(np.cos(around), np.sin(around), "--", color=GREY, lw=1)
-        before.text(0.66, 1.12, "along x", ha="right")
         across = (-x2 / length * numbers.largest_gain, x1 / length * numbers.largest_gain)
         after.plot([-across[0], across[0]], [-across[1], across[1]], "--", color=GREY, lw=1)
-        (self.dx,) = before.plot([], [], "-o", color=RED)
-        (self.dy,) = after.plot([], [], "-o", color=BLUE)
+        after.text(-0.36, -0.3, "dashed: all\npossible answers", color=GREY, fontsize=9)
+        (self.dx,) = before.plot([], [], "-o", color=RED, markevery=[1], ms=8)
+        (self.dy,) = after.plot([], [], "-o", color=BLUE, markevery=[1], ms=8)
         return [self.dx, self.dy]
 
     def update(self, numbers: Any) -> str:
         self.dx.set_data([0, numbers.dx[0]], [0, numbers.dx[1]])
         self.dy.set_data([0, numbers.dy[0]], [0, numbers.dy[1]])
         return (
-            f"The nudge is {numbers.across:.0f}° away from x: RMSNorm's output moves "
+            f"The nudge is turned {numbers.degrees:.0f}° away from x: RMSNorm's output moves "
             f"{numbers.gain:.4f} times as far (most possible: {numbers.largest_gain:.4f})."
         )

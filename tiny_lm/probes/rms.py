@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import cos, pi, radians, sin
+from math import atan2, cos, radians, sin
 
 import torch
 from torch import Tensor
@@ -90,23 +90,23 @@ class Nudge:
     x: list[float]
     dx: list[float]
     dy: list[float]
-    across: float  # angle between dx and x in degrees, 0 … 90
+    degrees: float  # from x to dx, counter-clockwise
     gain: float  # |dy| / |dx|
     largest_gain: float  # over all directions: 1 / RMS(x) when eps is 0
 
 
 def nudge(degrees: float, x: tuple[float, float] = (3.0, 4.0), eps: float = 1e-5) -> Nudge:
-    """Push x = [3, 4] in a direction given in degrees from the first axis."""
+    """Push x = [3, 4] in a direction given in degrees from x itself."""
     point = torch.tensor(x, dtype=torch.float64)
     matrix = jacobian(point, eps)
-    dx = torch.tensor([cos(radians(degrees)), sin(radians(degrees))], dtype=torch.float64)
+    angle = atan2(x[1], x[0]) + radians(degrees)
+    dx = torch.tensor([cos(angle), sin(angle)], dtype=torch.float64)
     dy = matrix @ dx
-    along = (dx @ point).abs() / point.norm()
     return Nudge(
         x=list(x),
         dx=dx.tolist(),
         dy=dy.tolist(),
-        across=float(torch.acos(along.clamp(max=1.0)) * 180 / pi),
+        degrees=degrees,
         gain=float(dy.norm()),
         largest_gain=float(torch.linalg.matrix_norm(matrix, 2)),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import floor, log10
 
 import ipywidgets
 
@@ -13,9 +14,16 @@ _STYLE = {"description_width": "140px"}
 def slider(
     label: str, low: float, high: float, value: float, step: float = 0.1
 ) -> ipywidgets.FloatSlider:
-    """A slider for a number on a plain scale."""
+    """A slider for a number on a plain scale, shown with as many digits as its step has."""
     return ipywidgets.FloatSlider(
-        value, min=low, max=high, step=step, description=label, style=_STYLE, layout=_LAYOUT
+        value,
+        min=low,
+        max=high,
+        step=step,
+        description=label,
+        readout_format=f".{max(0, -floor(log10(step)))}f",
+        style=_STYLE,
+        layout=_LAYOUT,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tiny_lm.plots import residual as plots
 from tiny_lm.probes import residual as probes
-from tiny_lm.widgets.controls import choice, scale, slider, whole
+from tiny_lm.widgets.controls import choice, slider, whole
 from tiny_lm.widgets.lab import Lab
 
 
@@ -52,5 +52,5 @@ def depth() -> Lab:
 
 def swallowed() -> Lab:
     """Which updates of a stream get lost in 16 bits?"""
-    controls = {"update": scale("size of an update", -4, -1, 0.003, step=0.05)}
+    controls = {"update": slider("size of an update", 0.0002, 0.02, 0.003, step=0.0002)}
     return Lab(probes.swallowed, plots.SwallowedPicture, controls)

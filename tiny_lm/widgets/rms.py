@@ -25,5 +25,5 @@ def scale_and_shift() -> Lab:
 
 def nudge() -> Lab:
     """In which directions does RMSNorm pass a small change on?"""
-    controls = {"degrees": slider("direction of dx, °", 0, 360, 0.0, step=1)}
+    controls = {"degrees": slider("from x to dx, °", 0, 360, 45.0, step=1)}
     return Lab(probes.nudge, plots.NudgePicture, controls)
