@@ -97,8 +97,8 @@ class NudgePicture(Picture):
         x1, x2 = numbers.x
         length = sqrt(x1 * x1 + x2 * x2)
         for axes, reach, title in (
-            (before, 1.3, "nudge dx of the input, length 1"),
-            (after, 0.39, "change dy of the output (enlarged)"),
+            (before, 1.3, "nudge dx, length 1"),
+            (after, 0.39, "answer dy (enlarged)"),
         ):
             axes.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal", title=title)
             axes.set(xlabel="first coordinate", ylabel="second coordinate")
