@@ -512,3 +512,17 @@ def test_queries_are_divided_before_they_meet_the_keys():
     """In float16 q · k = 102,400 would be infinite; divided by 8 first, it is 12,800."""
     x = torch.full((2, 64), 40.0, dtype=torch.float16)
     assert attention_weights(x, x).tolist() == [[1, 0], [0.5, 0.5]]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_scores_are_computed_in_float32(dtype):
+    """q · k = 2,560,000 is Inf in float16; in bfloat16 a score would keep three digits."""
+    x = torch.full((2, 64), 200.0, dtype=dtype)
+    assert attention_weights(x, x).tolist() == [[1, 0], [0.5, 0.5]]
+    torch.manual_seed(0)
+    q, k = (4 * torch.randn(16, 64)).to(dtype), (4 * torch.randn(16, 64)).to(dtype)
+    right = attention_weights(q.double(), k.double())
+    # one rounding of a weight of at most 1
+    torch.testing.assert_close(
+        attention_weights(q, k).double(), right, rtol=torch.finfo(dtype).eps, atol=1e-5
+    )

@@ -289,3 +289,18 @@ print("torch._dynamo" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_save_follows_a_link_and_refuses_what_is_no_file(tmp_path):
+    model = TinyLM(ModelConfig(n_layers=1, d_model=4, n_heads=1, d_ff=4, vocab_size=5))
+    link = tmp_path / "link.safetensors"
+    link.symlink_to(tmp_path / "target.safetensors")
+    checkpoint.save(link, model)
+    assert link.is_symlink() and (tmp_path / "target.safetensors").is_file()
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path):
+        with pytest.raises(ValueError, match=r"checkpoint.save: expected the path of a file, got"):
+            checkpoint.save(path, model)
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "link.safetensors", "pipe", "target.safetensors",
+    ]  # fmt: skip

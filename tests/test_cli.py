@@ -217,3 +217,10 @@ def test_a_reader_that_stops_is_no_error(model):
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.close()
         assert (process.stderr.read(), process.wait()) == (b"", 0)
+
+
+def test_inspect_without_a_prompt_takes_some_ids_when_ours_cannot_be_written(model, capsys):
+    assert main(["inspect", model]) == 0  # the tokenizer has no blank
+    out, err = capsys.readouterr()
+    assert "the stream for 8 tokens: 'A' | 'B' | 'C'" in out and err == ""
+    assert main(["inspect", model, "--prompt", "a blank"]) == 2

@@ -119,3 +119,69 @@ def test_names_and_hint_numbers_are_checked():
         check("rsm", None)
     assert hint("rms", 2).startswith("Hint 2 of 2: ")
     assert hint("rms", 3) == "There is no hint 3: this exercise has 2."
+
+
+def test_python_numbers_keep_their_64_bits():
+    third = Exercise(
+        name="third", chapter=0, title="", difficulty=1, minutes=1,
+        reference=lambda: torch.tensor(1 / 3, dtype=torch.float64), cases=[()], rtol=1e-12,
+    )  # fmt: skip
+    assert judge(third, lambda: 1 / 3).ok is True
+
+
+def test_a_count_is_right_or_wrong():
+    assert check("model_parameters", 104_832).ok is True
+    assert check("model_parameters", 104_833).ok is False
+    assert check("norm_parameters", 1152.01).ok is False
+
+
+def test_a_choice_may_be_written_with_a_capital():
+    name, right = "nan_gradient", EXERCISES["nan_gradient"].reference
+    assert check(name, f" {right.upper()}").ok is True
+
+
+class Unspeakable:
+    def __repr__(self):
+        raise RuntimeError("no words")
+
+
+@each
+def test_whatever_the_answer_is_check_does_not_raise(name):
+    def leaves(*arguments):
+        raise SystemExit
+
+    answers = [Unspeakable(), torch.tensor([1.0, 2.0, 3.0]), torch.empty(2, device="meta"), leaves]
+    answers.append(lambda *arguments: torch.tensor([True, False, True]))
+    for answer in answers:
+        assert check(name, answer).ok is False
+
+
+def one_row(x, gain, eps):
+    return gain * x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+
+
+def leak_at(position):
+    """A test for leaks that changes one position only."""
+
+    def leaks(f, x):
+        changed = x.clone()
+        changed[position] = torch.tensor([5.0, -1.0, 2.0, 0.3])
+        return not torch.allclose(f(changed)[:position], f(x)[:position], atol=1e-5)
+
+    return leaks
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("residual_add", lambda x, change: [a - b for a, b in zip(x, change, strict=True)]),
+        ("shift", [13 / 13.5, 14 / 13.5]),
+        ("rms_norm", one_row),
+        ("leaks", leak_at(1)),
+        ("leaks", leak_at(2)),
+        ("leaks", leak_at(3)),
+        ("add_vectors", lambda x, change: [abs(a + b) for a, b in zip(x, change, strict=True)]),
+    ],
+)
+def test_further_wrong_answers_do_not_pass(name, answer):
+    assert check(name, answer).ok is False

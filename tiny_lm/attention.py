@@ -39,21 +39,22 @@ def attention_weights(q: Tensor, k: Tensor, causal: bool = True) -> Tensor:
     weights = softmax(q · k / sqrt(d)); every row sums to 1.
 
     With `causal`, the last query lines up with the last key and no query sees a later key.
-    The softmax is computed in float32 or better. Raises ValueError for widths that differ, and
-    for more queries than keys when causal (the first queries would see nothing).
+    Scores and softmax are computed in float32 or better. Raises ValueError for widths that differ,
+    and for more queries than keys when causal (the first queries would see nothing).
     """
     expect_floats("attention_weights", q)
+    expect_floats("attention_weights", k)
     if q.shape[-1] != k.shape[-1]:
         fail("attention_weights", f"keys [..., {q.shape[-1]}]", shape_of(k))
     queries, keys = q.shape[-2], k.shape[-2]
-    scores = q / sqrt(q.shape[-1]) @ k.transpose(-2, -1)  # in this order float16 overflows later
+    wide = torch.promote_types(q.dtype, torch.float32)
+    scores = q.to(wide) @ k.to(wide).transpose(-2, -1) / sqrt(q.shape[-1])
     if causal:
         if queries > keys:
             fail("attention_weights", f"at least {queries} keys for {queries} queries", keys)
         future = torch.ones(queries, keys, dtype=torch.bool, device=q.device)
         scores = scores.masked_fill(future.triu(keys - queries + 1), float("-inf"))
-    wide = torch.promote_types(scores.dtype, torch.float32)
-    return scores.softmax(dim=-1, dtype=wide).to(q.dtype)
+    return scores.softmax(dim=-1).to(q.dtype)
 
 
 def attention_2d(q: Tensor, k: Tensor, v: Tensor, causal: bool = True) -> tuple[Tensor, Tensor]:

@@ -32,7 +32,9 @@ def save(path: str | Path, model: TinyLM, tokenizer: Tokenizer | None = None) ->
     A file that was there is replaced only when the new one is complete. Raises ValueError when
     the model's parameters are not those of its config, and OSError as the disk does.
     """
-    path = Path(path)
+    path = Path(path).resolve()  # a link is followed, not replaced
+    if path.exists() and not path.is_file():
+        fail("checkpoint.save", "the path of a file", path, "there is something else")
     state = {
         name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()
     }

@@ -120,14 +120,20 @@ def _inspect(chosen: argparse.Namespace) -> int:
     from tiny_lm.report import inspect
 
     model, tokenizer = _open(chosen.model)
+    some = list(range(min(8, model.config.vocab_size, model.config.max_len)))
     if tokenizer is None and chosen.prompt is None:
-        ids = list(range(min(8, model.config.vocab_size, model.config.max_len)))
+        ids = some
     elif tokenizer is None:
         from tiny_lm.shapes import fail
 
         fail("inspect", f"a tokenizer beside {chosen.model}", "none", "leave out --prompt")
     else:
-        ids = tokenizer.encode(PROMPT if chosen.prompt is None else chosen.prompt)
+        try:
+            ids = tokenizer.encode(PROMPT if chosen.prompt is None else chosen.prompt)
+        except ValueError:
+            if chosen.prompt is not None:
+                raise
+            ids = some  # a tokenizer that does not have the letters of our own prompt
     print(inspect(model, ids, tokenizer))
     return 0
 

@@ -19,8 +19,8 @@ class RMSNorm(nn.Module):
 
     `scale` is `[D]`, ones at first. `eps` is in units of x² and stands inside the root; 0 is
     allowed, and then the zero vector gives NaN. Computed in float32 or better, returned in the
-    dtype of x. In float32 an entry above 1.8e19 overflows its own square. Raises ValueError for
-    another width, for numbers that are not floats, and for a negative eps.
+    dtype of x. In float32 the squares of a vector longer than 1.8e19 overflow. Raises ValueError
+    for another width, for numbers that are not floats, and for a negative eps.
     Source: Zhang and Sennrich 2019, arXiv 1910.07467.
     """
 
@@ -180,5 +180,5 @@ BLOCKS: dict[str, type[TransformerBlock]] = {
 def _expect_norm_arguments(who: str, width: int, eps: float) -> None:
     if width < 1:
         fail(who, "width >= 1", width)
-    if not eps >= 0:
+    if not isinstance(eps, int | float) or not eps >= 0:
         fail(who, "eps >= 0", eps)

@@ -25,7 +25,8 @@ def rms_norm(
 
     `eps` is in units of x² and stands inside the root. `gamma` is all ones if not given.
     Raises ValueError for an empty vector, a gain of another length, a negative eps, and for
-    the zero vector when eps is 0 (there 0 / 0 has no value; squares below 1e-308 count as 0).
+    the zero vector when eps is 0 (there 0 / 0 has no value; squares below 1e-308 count as 0,
+    and those of a vector longer than 1e154 overflow).
     Source: Zhang and Sennrich 2019, arXiv 1910.07467.
     """
     if not eps >= 0:

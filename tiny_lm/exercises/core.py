@@ -55,6 +55,14 @@ class Exercise:
 
 def judge(exercise: Exercise, answer: Answer) -> Verdict:
     """Compare an answer with the reference; never raises."""
+    try:
+        return _judge(exercise, answer)
+    except Exception as problem:
+        kind = type(problem).__name__
+        return Verdict(False, f"{exercise.name}: the answer could not be compared ({kind})")
+
+
+def _judge(exercise: Exercise, answer: Answer) -> Verdict:
     if answer is None or answer is Ellipsis:
         return _not_written(exercise)
     if not callable(exercise.reference):
@@ -125,7 +133,7 @@ def _outcome(function: Callable, case: tuple) -> tuple[Any, bool]:
     copies = [a.clone() if isinstance(a, Tensor) else deepcopy(a) for a in case]
     try:
         result = function(*copies)
-    except Exception as problem:  # reported to the learner
+    except (Exception, SystemExit) as problem:  # reported to the learner
         return problem, False
     pairs = zip(case, copies, strict=True)
     return result, any(not callable(old) and not _same(old, new) for old, new in pairs)
@@ -144,8 +152,11 @@ def _difference(exercise: Exercise, expected: Any, got: Any) -> str:
         return "" if type(got) is type(expected) else f"expected a {kind}, got {_show(got)}"
     if isinstance(got, Exception):
         return f"expected {_show(expected)}, got {_show(got)}"
+    if isinstance(expected, str) and isinstance(got, str):
+        got = got.strip().lower()  # "C" and " c" are the choice "c"
     if isinstance(expected, str | bool):
-        return "" if got == expected else f"expected {expected!r}, got {_show(got)}"
+        same = isinstance(got, type(expected)) and got == expected
+        return "" if same else f"expected {expected!r}, got {_show(got)}"
     try:
         want, have = _numbers(expected), _numbers(got)
     except (TypeError, ValueError, RuntimeError):
@@ -154,7 +165,8 @@ def _difference(exercise: Exercise, expected: Any, got: Any) -> str:
         return f"expected shape {list(want.shape)}, got {list(have.shape)}"
     if isinstance(expected, Tensor) and isinstance(got, Tensor) and expected.dtype != got.dtype:
         return f"expected {expected.dtype}, got {got.dtype}"
-    if torch.allclose(want, have, rtol=exercise.rtol, atol=exercise.atol, equal_nan=True):
+    rtol = 0.0 if isinstance(expected, int) else exercise.rtol  # a count is right or wrong
+    if torch.allclose(want, have, rtol=rtol, atol=exercise.atol, equal_nan=True):
         return ""
     digits = 6 if _show(expected) != _show(got) else 12
     largest = float((want - have).abs().max())
@@ -165,7 +177,9 @@ def _difference(exercise: Exercise, expected: Any, got: Any) -> str:
 
 
 def _numbers(value: Any) -> Tensor:
-    return torch.as_tensor(value).detach().to(torch.float64)
+    if isinstance(value, Tensor):
+        return value.detach().to(torch.float64)
+    return torch.as_tensor(value, dtype=torch.float64)  # Python's floats have 64 bits
 
 
 def _show(value: Any, digits: int = 6) -> str:

@@ -95,7 +95,7 @@ EXERCISES = (
             "You want c·x / sqrt(c²·mean(x²) + new) to equal x / sqrt(mean(x²) + eps).",
             "Divide the top and the bottom of the first fraction by c.",
         ],
-        rtol=1e-9,
+        rtol=1e-6,
         atol=0.0,
     ),
     Exercise(
@@ -125,7 +125,7 @@ EXERCISES = (
             "Near 0 the denominator hardly changes. What is RMSNorm if it is a constant?",
             "There y_i = g_i · x_i / sqrt(eps): a plain factor for each coordinate.",
         ],
-        rtol=1e-9,
+        rtol=1e-6,
         atol=1e-12,
     ),
     Exercise(
@@ -160,7 +160,7 @@ EXERCISES = (
             "First the output y, with its gain. Then y·dy, a single number.",
             "Then the share: eps over the whole that stands under the root.",
         ],
-        rtol=1e-9,
+        rtol=1e-6,
         atol=1e-15,
     ),
     Exercise(
@@ -185,7 +185,7 @@ EXERCISES = (
             "The sum needs a root.": lambda x, eps: x / (_mean_square(x) + eps),
         },
         hints=["Move eps by a few characters: first add it, then take the root."],
-        rtol=1e-9,
+        rtol=1e-6,
         atol=1e-15,
     ),
     Exercise(

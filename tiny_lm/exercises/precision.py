@@ -146,6 +146,8 @@ EXERCISES = (
             (torch.tensor([3.0, 4.0]), 1e-5),
             (torch.tensor([3e-4, 4e-4]), 1e-5),
             (torch.tensor([3e19, 4e19]), 1e-5),
+            (torch.tensor([-3e19, -4e19]), 1e-5),
+            (torch.tensor([3.0, 4.0]), 1.0),
             (torch.zeros(2), 1e-5),
             (_MIXED, 1e-5),
         ],

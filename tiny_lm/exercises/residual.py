@@ -46,7 +46,7 @@ EXERCISES: tuple[Exercise, ...] = (
         difficulty=1,
         minutes=2,
         reference=_each(add),
-        cases=[([3.0, 4.0], [1.0, -2.0]), ([0.0, 0.0, 5.0], [1.0, 2.0, 3.0]), ([2.0], [-2.0])],
+        cases=[([3.0, 4.0], [1.0, -2.0]), ([0.0, 0.5, 5.0], [1.0, 2.0, -9.0]), ([2.0], [-2.0])],
         wrong={
             "On lists, + does not add: it puts one list behind the other.": add,
             "This multiplies the entries.": _each(mul),
@@ -67,6 +67,7 @@ EXERCISES: tuple[Exercise, ...] = (
         reference=plain.residual_add,
         cases=[
             ([3.0, 4.0], [0.0, 0.0]),
+            ([3.0, 4.0], [1.0, -6.5]),
             ([3.0, 4.0], [1.0]),
             ([1.0, 2.0], [1.0, 2.0, 3.0]),
         ],

@@ -38,7 +38,8 @@ class PairPicture(Picture):
         self.rms.set_data(*[[value] for value in numbers.rms_normed])
         self.layer.set_data(*[[value] for value in numbers.layer_normed])
         return (
-            f"x = {_vector(numbers.x, 1)}: mean {numbers.mean:.2f}, RMS {numbers.rms:.4f}. "
+            f"x = {_vector(numbers.x, 1)}: mean {round(numbers.mean, 2) + 0.0:.2f}, "
+            f"RMS {numbers.rms:.4f}. "
             f"RMSNorm gives {_vector(numbers.rms_normed, 4)}, "
             f"LayerNorm {_vector(numbers.layer_normed, 4)}."
         )
