@@ -21,11 +21,17 @@ def open_notebook(page, lab_url, name):
 
 
 def run_all(page):
-    page.click("text=Run >> nth=0")
-    page.click("li[data-command='runmenu:run-all']")
-    page.wait_for_timeout(1000)
-    page.wait_for_function(FINISHED, timeout=180_000)
-    page.wait_for_timeout(500)
+    """Run All Cells, once more if the kernel was not connected yet and so nothing ran."""
+    for _ in range(3):
+        page.click("text=Run >> nth=0")
+        page.click("li[data-command='runmenu:run-all']")
+        page.wait_for_timeout(1000)
+        page.wait_for_function(FINISHED, timeout=180_000)
+        page.wait_for_timeout(500)
+        prompts = "".join(page.locator(".jp-InputPrompt").all_text_contents())
+        if any(mark.isdigit() for mark in prompts):
+            return
+    raise AssertionError("no cell has run")
 
 
 def stored_pictures(name):
