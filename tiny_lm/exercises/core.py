@@ -73,7 +73,8 @@ def _judge(exercise: Exercise, answer: Answer) -> Verdict:
         expected, _ = _outcome(exercise.reference, case)
         got, changed = _outcome(answer, case)
         if i == 0 and (isinstance(got, NotImplementedError) or got is None or got is Ellipsis):
-            return _not_written(exercise, "it returns None: is a `return` missing?", got is None)
+            why = " (it returns None: is a `return` missing?)" if got is None else ""
+            return _not_written(exercise, why)
         problem = _difference(exercise, expected, got)
         if not problem and changed:
             problem = "the result is right, but the function changes what it is given"
@@ -111,18 +112,15 @@ def _kind(reference: Answer, answer: Answer) -> str:
 
 def _mistakes(exercise: Exercise, answer: Answer) -> list[str]:
     """The first known wrong answer that gives the same as this one in every case."""
+    results = [(case, _outcome(answer, case)[0]) for case in exercise.cases]
     for sentence, wrong in exercise.wrong.items():
-        same = all(
-            not _difference(exercise, _outcome(wrong, case)[0], _outcome(answer, case)[0])
-            for case in exercise.cases
-        )
-        if same:
+        if not any(_difference(exercise, _outcome(wrong, c)[0], got) for c, got in results):
             return [sentence]
     return []
 
 
-def _not_written(exercise: Exercise, why: str = "", show: bool = False) -> Verdict:
-    return Verdict(None, f"{exercise.name}: not written yet" + (f" ({why})" if show else ""))
+def _not_written(exercise: Exercise, why: str = "") -> Verdict:
+    return Verdict(None, f"{exercise.name}: not written yet{why}")
 
 
 def _outcome(function: Callable, case: tuple) -> tuple[Any, bool]:

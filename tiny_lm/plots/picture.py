@@ -104,6 +104,16 @@ class Picture(ABC):
         )
 
 
+def number(value: float, digits: int = 2) -> str:
+    """A number as a sentence shows it: rounded, with a real minus sign and never −0."""
+    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
+
+
+def vector(values: Sequence[float], digits: int = 2) -> str:
+    """A vector as a sentence shows it: `[3.00, −4.00]`."""
+    return "[" + ", ".join(number(value, digits) for value in values) + "]"
+
+
 def _encode(pixels: np.ndarray, compress_level: int, colours: int | None = None) -> str:
     image = Image.fromarray(np.ascontiguousarray(pixels))
     if colours:

@@ -9,15 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch
 
-from tiny_lm.plots.picture import BLACK, BLUE, GREEN, GREY, ORANGE, PINK, Picture
-
-
-def _vector(values: list[float], digits: int = 2) -> str:
-    return "[" + ", ".join(_number(value, digits) for value in values) + "]"
-
-
-def _number(value: float, digits: int = 2) -> str:
-    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
+from tiny_lm.plots.picture import BLACK, BLUE, GREEN, GREY, ORANGE, PINK, Picture, number, vector
 
 
 class _Arrow:
@@ -62,7 +54,7 @@ class AddPicture(Picture):
         self.x.move((0, 0), tip)
         self.change.move(tip, end)
         self.total.move((0, 0), end)
-        x, change, total = (_vector(v, 1) for v in (numbers.x, numbers.change, numbers.total))
+        x, change, total = (vector(v, 1) for v in (numbers.x, numbers.change, numbers.total))
         return f"The vector plus its change: {x} + {change} = {total}."
 
 
@@ -98,13 +90,13 @@ class StrengthPicture(Picture):
         heights = (1.0, numbers.branch_slope, numbers.slope)
         for bar, label, height in zip(self.bars, self.labels, heights, strict=True):
             bar.set_height(height)
-            label.set_text(_number(height))
+            label.set_text(number(height))
             label.set_y(height + (0.1 if height >= 0 else -0.35))
         return (
-            f"F(x) = {_number(numbers.a)} · x = {_vector(numbers.branch, 1)}, and "
-            f"x + F(x) = {_vector(numbers.total, 1)}. "
+            f"F(x) = {number(numbers.a)} · x = {vector(numbers.branch, 1)}, and "
+            f"x + F(x) = {vector(numbers.total, 1)}. "
             f"Slope: 1 {'+' if numbers.branch_slope >= 0 else '−'} "
-            f"{abs(numbers.branch_slope):.2f} = {_number(numbers.slope)}."
+            f"{abs(numbers.branch_slope):.2f} = {number(numbers.slope)}."
         )
 
 
@@ -134,10 +126,10 @@ class SlopePicture(Picture):
         self.tangent.set_data(*ends)
         self.point.set_data([numbers.x], [numbers.y])
         return (
-            f"F(x) = {numbers.branch} at x = {_number(numbers.x)}: "
-            f"slope {_number(numbers.direct_slope)} through the direct path, "
-            f"{_number(numbers.branch_slope)} through the branch, "
-            f"together {_number(numbers.slope)}."
+            f"F(x) = {numbers.branch} at x = {number(numbers.x)}: "
+            f"slope {number(numbers.direct_slope)} through the direct path, "
+            f"{number(numbers.branch_slope)} through the branch, "
+            f"together {number(numbers.slope)}."
         )
 
 
@@ -208,7 +200,7 @@ class DepthPicture(Picture):
         self.residual.set_data(layers, curves[1])
         self.ends.set_data([numbers.layers] * 2, [curve[-1] for curve in curves])
         return (
-            f"After {numbers.layers} layers with a = {_number(numbers.a)}: "
+            f"After {numbers.layers} layers with a = {number(numbers.a)}: "
             f"{_size(numbers.residual_end, numbers.residual[-1])} with the direct path, "
             f"{_size(numbers.plain_end, numbers.plain[-1])} without it."
         )

@@ -7,12 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tiny_lm.plots.picture import BLACK, BLUE, GREY, ORANGE, RED, Picture
-
-
-def _vector(values: list[float], digits: int = 2) -> str:
-    rounded = (f"{round(value, digits) + 0.0:.{digits}f}" for value in values)
-    return "[" + ", ".join(rounded).replace("-", "−") + "]"
+from tiny_lm.plots.picture import BLACK, BLUE, GREY, ORANGE, RED, Picture, number, vector
 
 
 class PairPicture(Picture):
@@ -38,10 +33,10 @@ class PairPicture(Picture):
         self.rms.set_data(*[[value] for value in numbers.rms_normed])
         self.layer.set_data(*[[value] for value in numbers.layer_normed])
         return (
-            f"x = {_vector(numbers.x, 1)}: mean {round(numbers.mean, 2) + 0.0:.2f}, "
+            f"x = {vector(numbers.x, 1)}: mean {number(numbers.mean)}, "
             f"RMS {numbers.rms:.4f}. "
-            f"RMSNorm gives {_vector(numbers.rms_normed, 4)}, "
-            f"LayerNorm {_vector(numbers.layer_normed, 4)}."
+            f"RMSNorm gives {vector(numbers.rms_normed, 4)}, "
+            f"LayerNorm {vector(numbers.layer_normed, 4)}."
         )
 
 
