@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 import tiny_lm.model
 from tiny_lm.config import NORM_NAMES, ORDER_NAMES, ModelConfig
-from tiny_lm.layers import BLOCKS, NORMS, TransformerBlock
+from tiny_lm.layers import NORMS, TransformerBlock
+from tiny_lm.variants import ORDERS
 
 modest = settings(deadline=None, max_examples=60, derandomize=True)
 
@@ -85,7 +86,7 @@ def test_a_combination_is_valid_exactly_when_its_sizes_fit(d_model, n_heads, n_k
 
 
 def test_the_names_are_those_of_the_layers():
-    assert set(NORM_NAMES) == set(NORMS) and set(ORDER_NAMES) == set(BLOCKS)
+    assert set(NORM_NAMES) == set(NORMS) and set(ORDER_NAMES) == set(ORDERS)
 
 
 SIZES = ("vocab_size", "max_len", "n_layers", "d_model", "n_heads", "n_kv_heads", "d_ff")

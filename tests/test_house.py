@@ -31,8 +31,14 @@ TABLE = {
     "rope":       ("shapes",                                 "torch"),
     "attention":  ("rope shapes taps",                       "torch"),
     "layers":     ("attention config shapes taps",           "torch"),
-    "model":      ("attention config layers shapes taps",    "torch"),
-    "tokenizer":  ("extras shapes",                          "tokenizers"),
+    "initial":    ("shapes",                                 "torch"),
+    "variants":   ("attention config layers taps",           "torch"),
+    "model":      ("attention config initial layers shapes taps variants", "torch"),
+    "words":      ("shapes",                                 ""),
+    "tokenizer":  ("extras shapes words",                    "tokenizers"),
+    "grammar":    ("",                                       ""),
+    "corpus":     ("grammar shapes tokenizer words",         ""),
+    "history":    ("",                                       ""),
     "formats":    ("checkpoint config extras rope shapes tokenizer", "*"),
     "probes":     (LIBRARY,                                  "numpy torch"),
     "exercises":  (LIBRARY + " probes",                      "numpy torch"),
@@ -40,6 +46,7 @@ TABLE = {
     "widgets":    ("probes plots exercises shapes",          "ipywidgets IPython traitlets"),
     "lessons":    (LIBRARY + " probes exercises",            "numpy torch"),
     "cli":        ("*",                                      "*"),
+    "cli_train":  (LIBRARY,                                  "*"),
     "__main__":   ("*",                                      "*"),
     "__init__":   ("",                                       ""),
     "*":          (LIBRARY,                                  "*"),
@@ -48,7 +55,7 @@ TABLE = {
 # Packages with one home each, whatever the table says.
 HOMES = {"matplotlib": "plots", "PIL": "plots", "ipywidgets": "widgets", "IPython": "widgets"}
 
-MAY_PRINT = ("cli.py", "__main__.py", "lessons/*")
+MAY_PRINT = ("cli.py", "cli_train.py", "__main__.py", "lessons/*")
 AT_THE_TOP = {
     "pyproject.toml", "README.md", "environment.yml", "LICENSE", "notebooks", "tiny_lm", "tests",
 }  # fmt: skip

@@ -11,12 +11,17 @@ Where to look:
     plain       RMS, RMSNorm and the residual addition on lists of numbers
     shapes      the shape checks that every layer shares
     taps        names for the values inside a forward pass; record or edit them
-    config      ModelConfig
+    config      ModelConfig, TrainConfig
     rope        rotary position embedding
     attention   causal self-attention and its cache
     layers      RMSNorm, LayerNorm, SwiGLU, the residual addition, the block and its variants
+    variants    blocks of other designs
+    initial     how weights are drawn
     model       TinyLM: embedding, blocks, final norm, logits
-    tokenizer   character and byte-pair tokenizers
+    tokenizer   tokenizers by character and by byte pairs; words: by whole words
+    grammar     little stories whose entropy is known
+    corpus      stories and real text as numbered rows
+    train       training; history: how it went; resume: its state in a file
     generate    sampling
     checkpoint  one .safetensors file a model
     pretrained  real Llama-family checkpoints in TinyLM

@@ -42,13 +42,19 @@ def save(path: str | Path, model: TinyLM, tokenizer: Tokenizer | None = None) ->
     header = {"format": "tiny_lm", "config": json.dumps(asdict(model.config))}
     if tokenizer is not None:
         header["tokenizer"] = tokenizer.to_json()
-    safetensors, write = need("safetensors"), need("safetensors.torch").save_file
+    write(path, state, header)
+    return path
+
+
+def write(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> None:
+    """Write a .safetensors file, all of it or nothing. Raises OSError as the disk does."""
+    safetensors, save_file = need("safetensors"), need("safetensors.torch").save_file
     # In the same folder, for only there is a rename one step.
     unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         unfinished.touch(exist_ok=False)
         usual = unfinished.stat().st_mode  # safetensors makes files that only their owner can read
-        write(state, unfinished, metadata=header)
+        save_file(dict(tensors), unfinished, metadata=dict(header))
         unfinished.chmod(usual)
         with unfinished.open("rb+") as file:
             os.fsync(file.fileno())
@@ -57,7 +63,6 @@ def save(path: str | Path, model: TinyLM, tokenizer: Tokenizer | None = None) ->
         raise OSError(f"checkpoint.save: could not write {path}: {error}") from error
     finally:
         unfinished.unlink(missing_ok=True)
-    return path
 
 
 def load(path: str | Path) -> tuple[TinyLM, CharTokenizer | BytePairTokenizer | None]:

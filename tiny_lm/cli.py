@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from tiny_lm import cli_train
+
 PROMPT = "The capital of France is"
 
 
@@ -65,6 +67,8 @@ def _parser() -> Parser:
     )
     verb.add_argument("--seed", type=int, default=0, help="of the draws (default: %(default)s)")
     verb.set_defaults(run=_generate)
+
+    cli_train.add(verbs.add_parser("train", help="train a small model, with its floor beside it"))
 
     verb = verbs.add_parser("inspect", help="sizes, stream and next token of a model")
     verb.add_argument("model", metavar="NAME|PATH", help=model)

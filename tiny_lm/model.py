@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from math import sqrt
-
 import torch
 from torch import Tensor, nn
 
 from tiny_lm.attention import KVCache
 from tiny_lm.config import ModelConfig
-from tiny_lm.layers import BLOCKS, NORMS
+from tiny_lm.initial import draw
+from tiny_lm.layers import NORMS
 from tiny_lm.shapes import expect_width, fail, shape_of
 from tiny_lm.taps import Tap, ignore, under
+from tiny_lm.variants import ORDERS
 
 __all__ = ["ModelConfig", "TinyLM"]
 
@@ -23,20 +23,22 @@ class TinyLM(nn.Module):
 
     E is the embedding itself (or a matrix of its own if `config.tied` is false). The final norm is
     there in every order; after a post-norm block it is the second norm in a row. Weights are drawn
-    from normal(0, 0.02) with the given seed, those that write to the stream from
-    normal(0, 0.02 / sqrt(2 · n_layers)), as in GPT-2 (Radford et al. 2019); gains are ones.
+    with the given seed in one of the ways of `tiny_lm.initial`: by default from normal(0, 0.02),
+    those that write to the stream from normal(0, 0.02 / sqrt(2 · n_layers)), as in GPT-2 (Radford
+    et al. 2019); "scaled_fan_in" suits narrow models. Gains are ones.
     """
 
-    def __init__(self, config: ModelConfig, *, seed: int = 0):
+    def __init__(self, config: ModelConfig, *, seed: int = 0, init: str = "gpt2"):
         super().__init__()
         self.config = config
         self.embedding = nn.Embedding(config.vocab_size, config.d_model)
-        self.blocks = nn.ModuleList(BLOCKS[config.order](config) for _ in range(config.n_layers))
+        self.blocks = nn.ModuleList(ORDERS[config.order](config) for _ in range(config.n_layers))
         self.norm_final = NORMS[config.norm](config.d_model, eps=config.norm_eps)
         self.output = (
             None if config.tied else nn.Linear(config.d_model, config.vocab_size, bias=False)
         )
-        self._draw(seed)
+        if not self.embedding.weight.is_meta:  # without storage: to be filled from a file
+            draw(self, init, config.n_layers, seed)
 
     def forward(
         self, tokens: Tensor, *, cache: list[KVCache] | None = None, tap: Tap = ignore
@@ -81,15 +83,3 @@ class TinyLM(nn.Module):
         low, high = int(tokens.min()), int(tokens.max())
         if low < 0 or high >= V:
             fail(who, f"token ids 0 … {V - 1}", low if low < 0 else high)
-
-    @torch.no_grad()
-    def _draw(self, seed: int) -> None:
-        if self.embedding.weight.is_meta:  # a shape without storage, to be filled from a file
-            return
-        generator = torch.Generator().manual_seed(seed)
-        for name, weight in self.named_parameters():
-            if weight.ndim < 2:
-                continue
-            writes = name.endswith(("out_proj.weight", "down_proj.weight"))
-            std = 0.02 / sqrt(2 * self.config.n_layers) if writes else 0.02
-            weight.normal_(0.0, std, generator=generator)

@@ -17,11 +17,12 @@ from pathlib import Path
 
 import torch
 
+from tiny_lm import checkpoint
 from tiny_lm.checkpoint import assemble
 from tiny_lm.extras import need
 from tiny_lm.model import TinyLM
 from tiny_lm.shapes import fail
-from tiny_lm.tokenizer import BytePairTokenizer
+from tiny_lm.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -57,15 +58,24 @@ MODELS = {
 }
 
 
+# Trained by `python -m tiny_lm train tiny_lm/data/stories.safetensors --half --steps 2500
+# --length 96`, and shipped with the package.
+SHIPPED = {"stories": Path(__file__).parent / "data" / "stories.safetensors"}
+
+
 def load(
     name_or_path: str | Path, *, dtype: torch.dtype = torch.float32
-) -> tuple[TinyLM, BytePairTokenizer | None]:
+) -> tuple[TinyLM, Tokenizer | None]:
     """A known name, a .gguf file or a Hugging Face folder: `-> (model in eval mode, tokenizer)`.
 
-    A known name is fetched first if need be. The tokenizer is None when the checkpoint has none.
-    Raises ValueError for anything that TinyLM would not compute exactly as its authors do.
+    "stories" came with the package; another known name is fetched first if need be. The tokenizer
+    is None when the checkpoint has none. Raises ValueError for anything that TinyLM would not
+    compute exactly as its authors do.
     """
     who, path = "pretrained.load", Path(name_or_path)
+    if name_or_path in SHIPPED:
+        model, tokenizer = checkpoint.load(SHIPPED[str(name_or_path)])
+        return model.to(dtype), tokenizer
     if name_or_path in MODELS:
         path = fetch(str(name_or_path))
     if path.is_dir():
@@ -73,7 +83,7 @@ def load(
     elif path.is_file() and path.suffix == ".gguf":
         from tiny_lm.formats.llama_gguf import open_gguf as understand
     else:
-        known = f"{', '.join(MODELS)}, a .gguf file or a folder"
+        known = f"{', '.join([*SHIPPED, *MODELS])}, a .gguf file or a folder"
         fail(who, known, repr(str(name_or_path)), "" if path.exists() else "no such file")
     found = understand(path)
     tokens, rows = found.tokenizer and found.tokenizer.vocab_size, found.config.vocab_size

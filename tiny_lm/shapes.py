@@ -45,3 +45,10 @@ def expect_axes(who: str, x: Any, axes: str) -> None:
     names = axes.split()
     if len(x.shape) != len(names):
         fail(who, "[" + ", ".join(names) + "]", shape_of(x))
+
+
+def expect_id(who: str, i: Any, known: range) -> int:
+    """A token id as an int; raises ValueError unless it is in `known`."""
+    if int(i) not in known:
+        fail(who, f"token ids 0 … {known[-1]}", int(i))
+    return int(i)

@@ -1,7 +1,7 @@
-"""Tokenizers: text to whole numbers and back, by character or by byte pairs.
+"""Tokenizers: text to whole numbers and back, by character, by word or by byte pairs.
 
-Both kinds have `encode`, `decode`, `vocab_size`, `end_id` and `to_json`; `from_json` makes either
-again from its text. The package `tokenizers` is imported only when byte pairs are used.
+All kinds have `encode`, `decode`, `vocab_size`, `end_id` and `to_json`; `from_json` makes any
+of them again from its text. The package `tokenizers` is imported only when byte pairs are used.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tiny_lm.extras import need
-from tiny_lm.shapes import fail
+from tiny_lm.shapes import expect_id, fail
+from tiny_lm.words import WordTokenizer
 
 
 class Tokenizer(Protocol):
@@ -61,7 +62,7 @@ class CharTokenizer:
     def decode(self, ids: Iterable[int]) -> str:
         """The characters side by side, the inverse of encode: `T ids -> text`."""
         known = range(self.vocab_size)
-        return "".join(self.characters[_known_id("CharTokenizer", i, known)] for i in ids)
+        return "".join(self.characters[expect_id("CharTokenizer", i, known)] for i in ids)
 
     def to_json(self) -> str:
         return json.dumps({"kind": "characters", "characters": self.characters})
@@ -81,7 +82,7 @@ class BytePairTokenizer:
     def __init__(self, tokenizer: Any, end_id: int | None = None):
         self._tokenizer, self.end_id = tokenizer, end_id
         if end_id is not None:
-            _known_id("BytePairTokenizer", end_id, range(self.vocab_size))
+            expect_id("BytePairTokenizer", end_id, range(self.vocab_size))
 
     @classmethod
     def train(cls, text: str, vocab_size: int, *, special: Sequence[str] = ()) -> BytePairTokenizer:
@@ -138,7 +139,7 @@ class BytePairTokenizer:
         Raises ValueError for an id that is not in the vocabulary.
         """
         known = range(self.vocab_size)
-        ids = [_known_id("BytePairTokenizer", i, known) for i in ids]
+        ids = [expect_id("BytePairTokenizer", i, known) for i in ids]
         return self._tokenizer.decode(ids, skip_special_tokens=False)
 
     def to_json(self) -> str:
@@ -149,7 +150,7 @@ class BytePairTokenizer:
         return f"BytePairTokenizer({self.vocab_size} tokens, end_id={self.end_id})"
 
 
-def from_json(text: str) -> CharTokenizer | BytePairTokenizer:
+def from_json(text: str) -> CharTokenizer | WordTokenizer | BytePairTokenizer:
     """Make the tokenizer again that wrote this `to_json()`.
 
     Raises ValueError for anything else.
@@ -161,6 +162,9 @@ def from_json(text: str) -> CharTokenizer | BytePairTokenizer:
     match found:
         case {"kind": "characters", "characters": str(characters)}:
             return CharTokenizer(characters)
+        case {"kind": "words", "words": list(words), "end": str() | None as end}:
+            if all(isinstance(word, str) for word in words):
+                return WordTokenizer(words, end)
         case {"kind": "byte pairs", "end_id": int() | None as end_id, "tokenizer": dict(inner)}:
             return BytePairTokenizer(_parsed(json.dumps(inner), "the text of one"), end_id)
     fail("tokenizer.from_json", "what to_json() wrote", repr(text[:40]))
@@ -185,12 +189,6 @@ def pieces(tokenizer: Tokenizer, ids: Iterable[int], after: Sequence[int] = ()) 
     rest = tokenizer.decode(held)[len(shown) :]
     if rest:
         yield rest
-
-
-def _known_id(who: str, i: Any, known: range) -> int:
-    if int(i) not in known:
-        fail(who, f"token ids 0 … {known[-1]}", int(i))
-    return int(i)
 
 
 def _parsed(text: str, what: str) -> Any:

@@ -1,0 +1,28 @@
+"""Run many trainings and keep each result in a file, so that a stopped command can go on."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+
+def results(path: Path, keys: Sequence[str], compute: Callable[[str], Any], settings: str) -> dict:
+    """What `compute` gives for each key; those in the file already are not computed again."""
+    found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    known = found.get("results", {}) if found.get("settings") == settings else {}
+    for key in tqdm([key for key in keys if key not in known], unit="run", desc=path.name):
+        known[key] = compute(key)
+        write(path, {"settings": settings, "results": {k: known[k] for k in keys if k in known}})
+    return known
+
+
+def write(path: Path, content: Any) -> None:
+    """Replace a JSON file in one step."""
+    unfinished = path.with_name(path.name + ".part")
+    unfinished.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    os.replace(unfinished, path)

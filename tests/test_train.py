@@ -1,0 +1,369 @@
+"""train.py, history.py, resume.py: steps as they should be, resumable, divisible, honest."""
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import asdict, replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+
+from tiny_lm import resume
+from tiny_lm.config import TrainConfig
+from tiny_lm.corpus import Stories, Text
+from tiny_lm.history import Evaluation, History
+from tiny_lm.model import ModelConfig, TinyLM
+from tiny_lm.train import _optimizer, evaluate, next_token_loss, train
+
+CORPUS = Stories()
+SMALL = ModelConfig(vocab_size=45, max_len=32, n_layers=2, d_model=16, n_heads=2, d_ff=32)
+SHORT = TrainConfig(steps=12, batch=4, length=16, warmup=3, eval_every=5, eval_rows=8)
+
+
+def model(seed=0, **changes):
+    return TinyLM(replace(SMALL, **changes), seed=seed, init="scaled_fan_in")
+
+
+# The learning rate
+
+
+@given(st.integers(1, 50), st.integers(0, 60), st.floats(0, 1))
+def test_the_rate_rises_then_falls_along_a_cosine(steps, warmup, lr_end):
+    config = TrainConfig(steps=steps, warmup=warmup, lr=1.0, lr_end=lr_end)
+    rates = [config.lr_at(step) for step in range(steps)]
+    rising, falling = rates[:warmup], rates[warmup:]
+    assert rising == [(step + 1) / warmup for step in range(len(rising))]
+    assert falling == sorted(falling, reverse=True)
+    if falling:
+        assert falling[0] == 1.0 and falling[-1] >= lr_end - 1e-12
+
+
+def test_rates_by_hand():
+    config = TrainConfig(steps=6, warmup=2, lr=2.0, lr_end=0.5)
+    wanted = [1.0, 2.0, 2.0, 1.0 + (1 + math.sqrt(0.5)) / 2, 1.5, 1.0 + (1 - math.sqrt(0.5)) / 2]
+    assert [config.lr_at(step) for step in range(6)] == pytest.approx(wanted, rel=1e-12)
+    assert config.lr_at(6) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"steps": 0}, "steps a whole number >= 1, got 0"),
+        ({"batch": 1.5}, "batch a whole number >= 1, got 1.5"),
+        ({"length": -1}, "length a whole number >= 1, got -1"),
+        ({"eval_every": 0}, "eval_every a whole number >= 1, got 0"),
+        ({"eval_rows": True}, "eval_rows a whole number >= 1, got True"),
+        ({"warmup": -1}, "warmup a whole number >= 0, got -1"),
+        ({"patience": 0}, r"patience >= 1, got 0 \(None never stops early\)"),
+        ({"lr": 0.0}, "lr > 0, got 0.0"),
+        ({"lr": math.nan}, "lr > 0, got nan"),
+        ({"lr": math.inf}, "lr > 0, got inf"),
+        ({"clip": -1.0}, "clip > 0, got -1.0"),
+        ({"lr_end": 1.5}, "lr_end between 0 and 1, got 1.5"),
+        ({"weight_decay": -0.1}, "weight_decay >= 0, got -0.1"),
+        ({"betas": (0.9, 1.0)}, r"betas two numbers from 0 to below 1, got \(0.9, 1.0\)"),
+    ],
+)
+def test_settings_out_of_range_are_named(changes, message):
+    with pytest.raises(ValueError, match=f"TrainConfig: expected {message}"):
+        TrainConfig(**changes)
+
+
+# The loss and the steps
+
+
+def test_the_loss_is_the_mean_surprise_of_the_next_token():
+    net, rows = model(), torch.tensor([CORPUS.row(n, 10) for n in range(3)])
+    by_hand = [
+        -net(row[None, : t + 1])[0, -1].double().softmax(-1)[row[t + 1]].log().item()
+        for row in rows
+        for t in range(9)
+    ]
+    assert next_token_loss(net, rows).item() == pytest.approx(sum(by_hand) / 27, rel=1e-5)
+
+
+def test_steps_against_a_loop_written_out():
+    """Rows, rate, clipping and AdamW's arithmetic in float64, every weight after 4 steps."""
+    config = replace(SHORT, steps=4, warmup=2, clip=0.5, weight_decay=0.3)
+    net, other = model().double(), model().double()
+    history = train(net, CORPUS, config)
+    first = {n: torch.zeros_like(p) for n, p in other.named_parameters()}
+    second = {n: torch.zeros_like(p) for n, p in other.named_parameters()}
+    for step in range(4):
+        rows = [CORPUS.row(step * 4 + i, 17) for i in range(4)]
+        loss = next_token_loss(other, torch.tensor(rows))
+        assert history.loss[step] == pytest.approx(loss.item(), rel=1e-6)
+        gradients = torch.autograd.grad(loss, list(other.parameters()))
+        norm = math.sqrt(sum(float(g.square().sum()) for g in gradients))
+        assert history.grad_norm[step] == pytest.approx(norm, rel=1e-6)
+        lr, t = config.lr_at(step), step + 1
+        with torch.no_grad():
+            for (name, p), g in zip(other.named_parameters(), gradients, strict=True):
+                g = g * min(1.0, 0.5 / norm)
+                if p.ndim >= 2:
+                    p *= 1 - lr * 0.3
+                first[name] = 0.9 * first[name] + 0.1 * g
+                second[name] = 0.95 * second[name] + 0.05 * g * g
+                mean, square = first[name] / (1 - 0.9**t), second[name] / (1 - 0.95**t)
+                p -= lr * mean / (square.sqrt() + 1e-8)
+    for p, q in zip(net.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-5, atol=1e-9)  # the clip's 1e-6 in its divisor
+
+
+def test_gains_do_not_decay():
+    net = model()
+    optimizer = _optimizer(net, TrainConfig(weight_decay=0.1))
+    for group in optimizer.param_groups:
+        assert {p.ndim >= 2 for p in group["params"]} == {group["weight_decay"] == 0.1}
+    assert sum(len(g["params"]) for g in optimizer.param_groups) == len(list(net.parameters()))
+
+
+def test_what_is_evaluated():
+    net = model()
+    first = {name: p.detach().clone() for name, p in net.named_parameters()}
+    config = replace(SHORT, steps=1)
+    history = train(net, CORPUS, config)
+    (found,) = history.evaluations
+    assert found.step == 1 and found.loss == pytest.approx(evaluate(net, CORPUS, 8, 16), rel=1e-6)
+    rows = torch.tensor([CORPUS.row(n, 17, "valid") for n in range(8)])
+    assert found.loss == pytest.approx(float(next_token_loss(net, rows)), rel=1e-6)
+    matrices = {n: p for n, p in net.named_parameters() if p.ndim >= 2}
+    moved = sum(float((p - first[n]).square().sum()) for n, p in matrices.items())
+    size = sum(float(first[n].square().sum()) for n in matrices)
+    assert found.update_ratio == pytest.approx(math.sqrt(moved / size), rel=1e-5)
+    assert len(found.stream_rms) == 3
+    embedded = net.embedding(rows[:, :-1])
+    assert found.stream_rms[0] == pytest.approx(float(embedded.square().mean().sqrt()), rel=1e-5)
+    assert found.stream_rms[2] == pytest.approx(
+        float(net.blocks[1](net.blocks[0](embedded)).square().mean().sqrt()), rel=1e-5
+    )
+
+
+@pytest.mark.parametrize("order", ["pre", "post", "plain", "bare", "sandwich", "rezero"])
+def test_the_stream_ends_a_block_under_its_last_name(order):
+    net = model(order=order)
+    found = train(net, CORPUS, replace(SHORT, steps=1)).evaluations[0]
+    if order == "post":  # what leaves a post-norm block has an RMS of 1
+        assert found.stream_rms[1:] == pytest.approx([1.0, 1.0], abs=0.05)
+    assert len(found.stream_rms) == 3
+
+
+def test_it_learns_and_says_when_it_looked():
+    seen = []
+    config = replace(SHORT, steps=60, lr=1e-2, eval_every=25)
+    history = train(model(), CORPUS, config, on_step=lambda h: seen.append(len(h.loss)))
+    assert seen == list(range(1, 61)) == list(range(1, len(history.loss) + 1))
+    assert [e.step for e in history.evaluations] == [25, 50, 60]
+    assert history.loss[0] > 3.5 > 2.2 > history.evaluations[-1].loss == history.best
+    assert (history.stopped, history.waited) == ("", 0) and history.seconds > 0
+
+
+def test_it_stops_when_nothing_gets_better():
+    config = replace(SHORT, steps=50, lr=1e-9, warmup=0, eval_every=2, patience=3)
+    flat = Text("a" * 40 + "b" * 4)  # validation is all b: learning a makes it worse
+    history = train(model(vocab_size=2), flat, replace(config, length=4, lr=1e-2))
+    assert history.stopped == "no better for 3 evaluations" and len(history.evaluations) == 4
+    assert len(history.loss) == 8 and history.best == history.evaluations[0].loss
+
+
+def test_a_loss_that_is_not_finite_ends_the_run_and_leaves_the_weights():
+    net = model()
+    with torch.no_grad():
+        net.blocks[0].ffn.down_proj.weight[0, 0] = math.inf
+    others = [p.detach().clone() for p in net.parameters()]
+    history = train(net, CORPUS, SHORT)
+    assert history.stopped == "not finite at step 1" and len(history.loss) == 1
+    assert history.evaluations == [] and history.best == math.inf
+    assert all(torch.equal(p, q) for p, q in zip(net.parameters(), others, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("net", "config", "message"),
+    [
+        (lambda: model(vocab_size=44), SHORT, "expected at most the model's 44 tokens, got 45"),
+        (model, replace(SHORT, length=33), "expected length <= max_len, 32, got 33"),
+    ],
+)
+def test_a_corpus_and_a_plan_that_do_not_fit(net, config, message):
+    with pytest.raises(ValueError, match=f"train: {message}"):
+        train(net(), CORPUS, config)
+
+
+# History and run file
+
+
+@given(st.lists(st.floats(allow_nan=False), max_size=5), st.floats(0, 10))
+def test_a_history_comes_back_to_the_last_bit(loss, value):
+    history = History(loss, loss, loss, [Evaluation(3, value, value, [value])], 1.5, "so")
+    assert History.from_json(history.to_json()) == history
+
+
+class Stop(Exception):
+    pass
+
+
+def stop_after(steps):
+    def on_step(history):
+        if len(history.loss) == steps:
+            raise Stop
+
+    return on_step
+
+
+@pytest.mark.parametrize("order", ["pre", "rezero"])
+def test_a_run_that_was_stopped_goes_on_to_the_same_numbers(tmp_path, order):
+    whole = model(order=order)
+    history = train(whole, CORPUS, SHORT)
+    file = tmp_path / "run.safetensors"
+    with pytest.raises(Stop):
+        train(model(order=order), CORPUS, SHORT, run_file=file, on_step=stop_after(8))
+    again = model(order=order, seed=5)  # its weights come from the file
+    resumed = train(again, CORPUS, SHORT, run_file=file)
+    assert asdict(resumed) | {"seconds": 0} == asdict(history) | {"seconds": 0}
+    assert all(
+        torch.equal(p, q) for p, q in zip(whole.parameters(), again.parameters(), strict=True)
+    )
+    assert [p.name for p in tmp_path.iterdir()] == ["run.safetensors"]
+    finished = train(model(order=order), CORPUS, SHORT, run_file=file)
+    assert finished.loss == history.loss  # a run that is over is not trained further
+
+
+SCRIPT = """
+import sys, time
+from tests.test_train import CORPUS, SHORT, model, train
+def slowly(history):
+    print(len(history.loss), history.loss[-1], flush=True)
+    time.sleep(0.02)
+train(model(), CORPUS, SHORT, run_file=sys.argv[1], on_step=slowly)
+"""
+
+
+def test_a_killed_run_goes_on_to_the_same_numbers(tmp_path):
+    """SIGKILL, at moments that a test can't choose exactly, until one process gets to the end."""
+    file, root = tmp_path / "run.safetensors", os.path.dirname(os.path.dirname(__file__))
+    env = os.environ | {"PYTHONPATH": root, "OMP_NUM_THREADS": "1"}
+    whole = train(model(), CORPUS, SHORT)
+    for lines in (7, 4, 99):
+        process = subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, str(file)], stdout=subprocess.PIPE, text=True, env=env
+        )
+        for _, line in zip(range(lines), process.stdout, strict=False):
+            step, loss = line.split()
+            assert float(loss) == pytest.approx(whole.loss[int(step) - 1], rel=1e-6)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert train(model(), CORPUS, SHORT, run_file=file).loss == pytest.approx(whole.loss, rel=1e-6)
+    assert int(step) == 12 and [path.name for path in tmp_path.iterdir()] == [file.name]
+
+
+def trained(path, steps=6):
+    with pytest.raises(Stop):
+        train(model(), CORPUS, SHORT, run_file=path, on_step=stop_after(steps))
+    return path
+
+
+def test_the_file_of_another_run_is_refused(tmp_path):
+    file = trained(tmp_path / "run.safetensors")
+    before = file.read_bytes()
+    for net, corpus, config, named in (
+        (model(d_ff=16), CORPUS, SHORT, "model.d_ff 16, got 32"),
+        (model(), Stories(1), SHORT, r"corpus Stories\(seed=1\), got Stories\(seed=0\)"),
+        (model(), CORPUS, replace(SHORT, lr=1e-2), "config.lr 0.01, got 0.003"),
+    ):
+        message = rf"resume.load: expected {named} \(remove .*run.safetensors to start again\)"
+        with pytest.raises(ValueError, match=message):
+            train(net, corpus, config, run_file=file)
+    assert file.read_bytes() == before
+
+
+def test_a_damaged_run_file_is_refused(tmp_path):
+    file = trained(tmp_path / "run.safetensors")
+    whole, tensors = file.read_bytes(), load_file(file)
+    for damaged in (b"", b"hello", whole[:100], whole[:-10]):
+        file.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"resume.load: expected the state of a training run"):
+            train(model(), CORPUS, SHORT, run_file=file)
+    header = json.loads(whole[8 : 8 + int.from_bytes(whole[:8], "little")])["__metadata__"]
+    for changes, message in (
+        ({"history": "{}"}, "a history"),
+        ({"history": "x"}, "a history"),
+        ({"format": "tiny_lm"}, "the state of a training run"),
+    ):
+        save_file(tensors, file, metadata=header | changes)
+        with pytest.raises(ValueError, match=f"resume.load: expected {message}"):
+            train(model(), CORPUS, SHORT, run_file=file)
+    name = "weight.norm_final.scale"
+    for wrong in ({n: t for n, t in tensors.items() if n != name}, tensors | {name: torch.ones(3)}):
+        save_file(wrong, file, metadata=header)
+        net = model()
+        others = [p.detach().clone() for p in net.parameters()]
+        with pytest.raises(ValueError, match=r"resume.load: expected"):
+            train(net, CORPUS, SHORT, run_file=file)
+        assert all(torch.equal(p, q) for p, q in zip(net.parameters(), others, strict=True))
+
+
+def test_a_folder_that_is_not_there(tmp_path):
+    with pytest.raises(OSError):
+        train(model(), CORPUS, SHORT, run_file=tmp_path / "none" / "run.safetensors")
+
+
+def test_no_run_file_is_no_run():
+    net = model()
+    optimizer = _optimizer(net, SHORT)
+    assert resume.load("does-not-exist.safetensors", {}, net, optimizer) == History()
+
+
+# Two processes
+
+
+def torchrun(arguments, processes):
+    root = os.path.dirname(os.path.dirname(__file__))
+    env = os.environ | {"PYTHONPATH": root, "OMP_NUM_THREADS": "1"}
+    command = ["-m", "tiny_lm", "train", *arguments]
+    if processes > 1:
+        command = ["-m", "torch.distributed.run", f"--nproc-per-node={processes}", *command]
+    return subprocess.run([sys.executable, *command], env=env, capture_output=True, text=True)
+
+
+TRAIN = "--steps 12 --batch 4 --length 16 --warmup 3 --eval-every 4 --eval-rows 8 --max-len 32"
+TRAIN += " --n-layers 2 --d-model 16 --n-heads 2 --d-ff 32"
+
+
+def test_two_processes_train_as_one_does(tmp_path):
+    """The same global batch: losses to 1e-5 relative, weights to what float32 sums can differ."""
+    script = tmp_path / "shared.py"
+    script.write_text(
+        "import sys, torch.distributed as dist\n"
+        "from tests.test_train import CORPUS, SHORT, model, train\n"
+        "dist.init_process_group('gloo')\n"
+        "history = train(model(), CORPUS, SHORT, run_file=sys.argv[1])\n"
+        "open(f'{sys.argv[1]}.{dist.get_rank()}', 'w').write(history.to_json())\n"
+        "dist.destroy_process_group()\n"
+    )
+    root = os.path.dirname(os.path.dirname(__file__))
+    env = os.environ | {"PYTHONPATH": root, "OMP_NUM_THREADS": "1"}
+    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    file = tmp_path / "run.safetensors"
+    subprocess.run([*run, script, file], env=env, check=True, capture_output=True, timeout=120)
+    one = train(model(), CORPUS, SHORT)
+    for rank in (0, 1):
+        two = History.from_json((tmp_path / f"run.safetensors.{rank}").read_text())
+        assert two.loss == pytest.approx(one.loss, rel=1e-5)
+        assert two.grad_norm == pytest.approx(one.grad_norm, rel=1e-4)
+        assert [e.loss for e in two.evaluations] == pytest.approx(
+            [e.loss for e in one.evaluations], rel=1e-5
+        )
+    # One process goes on from where two were, and the other way round.
+    assert train(model(), CORPUS, SHORT, run_file=file).loss == pytest.approx(one.loss, rel=1e-5)
+
+
+def test_a_batch_that_cannot_be_shared(tmp_path):
+    done = torchrun([str(tmp_path / "m.safetensors"), *TRAIN.split(), "--batch", "3"], 2)
+    assert "train: expected a batch divisible by 2 processes, got 3" in done.stderr
+    assert done.returncode != 0 and list(tmp_path.iterdir()) == []

@@ -1,0 +1,89 @@
+"""The state of a training run in one .safetensors file, so that a killed run can go on.
+
+It holds the weights, AdamW's two running means of each, and in the header the history and what
+identifies the run. As with a checkpoint, nothing in it can run code.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn import Module
+from torch.optim import Optimizer
+
+from tiny_lm.checkpoint import expect_names, write
+from tiny_lm.extras import need
+from tiny_lm.history import History
+from tiny_lm.shapes import fail
+
+MEANS = ("exp_avg", "exp_avg_sq")  # as AdamW calls them
+
+
+def save(
+    path: str | Path, run: Mapping[str, Any], model: Module, optimizer: Optimizer, history: History
+) -> None:
+    """Write the state of a run; `run` is what another run would have to share to go on from it."""
+    tensors = {}
+    for name, weight in model.named_parameters():
+        tensors[f"weight.{name}"] = weight.detach().cpu().contiguous()
+        for mean in MEANS:
+            tensors[f"{mean}.{name}"] = optimizer.state[weight][mean].cpu().contiguous()
+    header = {"format": "tiny_lm run", "run": _text(run), "history": history.to_json()}
+    write(Path(path).resolve(), tensors, header)
+
+
+def load(path: str | Path, run: Mapping[str, Any], model: Module, optimizer: Optimizer) -> History:
+    """Put model and optimizer back where this run was, and return its history.
+
+    The history is empty, and nothing is changed, when there is no such file. Raises ValueError for
+    a file that is damaged or of another run.
+    """
+    who, path = "resume.load", Path(path)
+    if not path.exists():
+        return History()
+    safetensors = need("safetensors")
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            header = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (OSError, safetensors.SafetensorError) as error:
+        fail(who, "the state of a training run", path, str(error))
+    if header.get("format") != "tiny_lm run":
+        fail(who, "the state of a training run", path)
+    _expect_same_run(path, header.get("run", "{}"), run)
+    history = _history(header.get("history", ""))
+    weights = dict(model.named_parameters())
+    expected = {f"{k}.{n}": list(p.shape) for n, p in weights.items() for k in ("weight", *MEANS)}
+    expect_names(who, expected, tensors)
+    for name, shape in expected.items():
+        if list(tensors[name].shape) != shape:
+            fail(who, f"{name} {shape}", list(tensors[name].shape))
+    with torch.no_grad():
+        for name, weight in weights.items():
+            weight.copy_(tensors[f"weight.{name}"])
+            optimizer.state[weight] = {mean: tensors[f"{mean}.{name}"] for mean in MEANS}
+            optimizer.state[weight]["step"] = torch.tensor(float(len(history.loss)))
+    return history
+
+
+def _history(text: str) -> History:
+    try:
+        return History.from_json(text)
+    except (ValueError, TypeError, KeyError) as error:
+        fail("resume.load", "a history", repr(text[:40]), str(error))
+
+
+def _expect_same_run(path: Path, found: str, run: Mapping[str, Any]) -> None:
+    known, asked = json.loads(found), json.loads(_text(run))
+    for name, setting in asked.items():
+        if known.get(name) != setting:
+            hint = f"remove {path} to start again"
+            fail("resume.load", f"{name} {setting}", known.get(name), hint)
+
+
+def _text(run: Mapping[str, Any]) -> str:
+    return json.dumps(run, sort_keys=True)
