@@ -22,7 +22,7 @@ HALFWAY = (LN_V + FLOOR) / 2  # a run that ends below has survived
 LAST = 20  # steps at the end of a run whose mean loss is its result
 SEEDS = (0, 1, 2)
 SETTINGS = (
-    "Letters, V = 32, D = 32, H = 2, F = 64, 16 rows of 16 letters a step, AdamW, weight decay 0.1, "
+    "Letters, V = 32, D = 32, H = 2, F = 64, 16 rows of 16 letters a step, AdamW, decay 0.1, "
     "clip 1, eps 1e-5, untied, float32; mean loss of the last 20 steps, in nats"
 )
 
