@@ -9,8 +9,10 @@ import torch
 from llama_writers import small_model, write_folder, write_gguf
 
 from tiny_lm import pretrained
+from tiny_lm.corpus import Stories
 from tiny_lm.generate import generate
 from tiny_lm.taps import Recorder
+from tiny_lm.train import evaluate
 
 DATA = b"GGUF and so on" * 1000
 
@@ -211,7 +213,7 @@ def test_load_takes_paths_and_texts(tmp_path, kind):
 def test_load_refuses_what_it_does_not_know(tmp_path, monkeypatch, name, hint):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.txt").touch()
-    message = rf"expected smollm2-135m, a .gguf file or a folder, got '{name}'" + (
+    message = rf"expected stories, smollm2-135m, a .gguf file or a folder, got '{name}'" + (
         rf" \({hint}" if hint else "$"
     )
     with pytest.raises(ValueError, match="pretrained.load: " + message):
@@ -299,3 +301,24 @@ def test_the_real_model_writes_on(real):
     text = generate(model, prompt, 8, temperature=0)
     assert tokenizer.decode(text[0].tolist()).startswith("The capital of France is Paris.")
     assert torch.equal(generate(model, prompt, 8, temperature=0, use_cache=False), text)
+
+
+def test_the_model_that_comes_with_the_package():
+    """Float32 from a file of 16 bits, well trained, small; and it writes stories that hold."""
+    path = pretrained.SHIPPED["stories"]
+    assert path.stat().st_size < 300_000
+    model, tokenizer = pretrained.load("stories")
+    assert {p.dtype for p in model.parameters()} == {torch.float32} and not model.training
+    stories, length = Stories(), 64
+    assert tokenizer.vocabulary == stories.tokenizer.vocabulary
+    rows = [stories.row(n, length + 1, "valid") for n in range(64)]
+    known = sum(sum(stories.surprise(row)) for row in rows) / (64 * length)
+    assert 0 < evaluate(model, stories, 64, length) - known < 0.05
+    begin = torch.full((100, 1), tokenizer.end_id)
+    written = generate(model, begin, 80, seed=3)
+    texts = [tokenizer.decode(ids) for ids in written.tolist()]
+    told = [story + "\n" for text in texts for story in text.split("\n")[1:-1]]
+    right = sum(map(stories.is_grammatical, told))
+    assert len(told) >= 100 and right >= 0.95 * len(told)
+    half, _ = pretrained.load("stories", dtype=torch.bfloat16)
+    assert half.embedding.weight.dtype is torch.bfloat16

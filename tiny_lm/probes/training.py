@@ -95,7 +95,7 @@ def result(run: Run) -> float:
 # The survival map
 
 MAP_ORDERS = ("pre", "post", "bare", "plain")
-MAP_BLOCKS = (2, 4, 8, 16, 32)
+MAP_BLOCKS = (2, 4, 8, 16)
 MAP_RATES = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 
 
