@@ -15,7 +15,7 @@ import sys
 from types import FrameType
 from typing import Any
 
-from tiny_lm.exercises import block, epsilon, residual, rms
+from tiny_lm.exercises import block, epsilon, museum, residual, rms
 from tiny_lm.exercises.core import Exercise, Verdict, judge
 from tiny_lm.exercises.progress import Progress, Record, data_file, is_opened_by_a_person
 from tiny_lm.shapes import fail
@@ -24,7 +24,7 @@ __all__ = ["EXERCISES", "Exercise", "Verdict", "check", "hint", "progress"]
 
 EXERCISES: dict[str, Exercise] = {
     exercise.name: exercise
-    for module in (residual, rms, epsilon, block)
+    for module in (residual, rms, epsilon, block, museum)
     for exercise in module.EXERCISES
 }
 SOLUTION = "# @title Solution"  # how a solution cell begins
@@ -60,8 +60,8 @@ def hint(name: str, number: int | None = None) -> str:
     return f"Hint {number} of {len(hints)}: {hints[number - 1]}{last}"
 
 
-def progress(*, reset: bool = False) -> Progress:
-    """What is solved, chapter by chapter; `reset=True` forgets it all.
+def progress(chapter: int | None = None, *, reset: bool = False) -> Progress:
+    """What is solved in one chapter or in all of them; `reset=True` forgets everything.
 
     It is kept in the user's data folder when a person runs a notebook, and else, as under pytest,
     until Python ends. A check in a solution cell does not count.
@@ -69,8 +69,12 @@ def progress(*, reset: bool = False) -> Progress:
     record = _SESSION.record
     if reset:
         record.clear()
-    in_order = tuple(sorted(EXERCISES.values(), key=lambda exercise: exercise.chapter))
-    return Progress(in_order, dict(record.read()), record.note)
+    chapters = sorted({exercise.chapter for exercise in EXERCISES.values()})
+    if chapter is not None and chapter not in chapters:
+        fail("progress", f"a chapter of {', '.join(map(str, chapters))}", repr(chapter))
+    shown = chapters if chapter is None else [chapter]
+    exercises = tuple(e for n in shown for e in EXERCISES.values() if e.chapter == n)
+    return Progress(exercises, dict(record.read()), record.note)
 
 
 class _Session:
@@ -79,7 +83,7 @@ class _Session:
     def __init__(self) -> None:
         self.shown: dict[str, int] = {}  # hints
         self.record = Record(None)
-        if is_opened_by_a_person(os.environ, "ipykernel" in sys.modules):
+        if is_opened_by_a_person(os.environ, vars(sys.modules["__main__"])):
             try:
                 path = data_file()
                 self.record = Record(path, f"in {path}")

@@ -82,7 +82,7 @@ def gap_of(expected: Any, got: Any, rtol: float | None, atol: float) -> Gap:
     if isinstance(expected, int):
         rtol = 0.0  # a count is right or wrong
     elif rtol is None:
-        rtol = 4 * ROUNDING * rounding
+        rtol, atol = 4 * ROUNDING * rounding, rounding
     apart = torch.where((want == have) | (want.isnan() & have.isnan()), 0.0, (want - have).abs())
     largest = float(apart.max()) if apart.numel() else 0.0
     if torch.allclose(want, have, rtol=rtol, atol=atol, equal_nan=True):

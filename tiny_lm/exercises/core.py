@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -91,7 +91,7 @@ def _judge_function(exercise: Exercise, answer: Answer, seconds: float) -> Verdi
     cases = sorted(exercise.cases, key=_size)  # the first that fails is the smallest
     ran = run(exercise.bound(answer), cases, seconds)
     expected = [outcome(exercise.bound(exercise.reference), case) for case in cases]
-    if ran.finished and all(map(_is_empty, ran.outcomes)):
+    if ran.finished and _is_empty(ran):
         return _not_written(exercise, _why_empty(ran))
     gaps = [exercise.gap(want, got) for want, got in zip(expected, ran.outcomes, strict=False)]
     failed = [i for i, gap in enumerate(gaps) if gap.words]
@@ -111,14 +111,16 @@ def _judge_function(exercise: Exercise, answer: Answer, seconds: float) -> Verdi
     return Verdict(True, "\n".join(lines + _printed(ran)))
 
 
-def _is_empty(got: Outcome) -> bool:
-    return isinstance(got.raised, NotImplementedError) or (
-        got.raised is None and (got.value is None or got.value is Ellipsis)
+def _is_empty(ran: Run) -> bool:
+    """Whether the answer is still a stub: it returns ..., or nothing at all, or says so itself."""
+    returns_none = [got.value is None and got.raised is None for got in ran.outcomes]
+    return all(returns_none) or any(
+        got.value is Ellipsis or isinstance(got.raised, NotImplementedError) for got in ran.outcomes
     )
 
 
 def _why_empty(ran: Run) -> str:
-    if not all(got.raised is None and got.value is None for got in ran.outcomes):
+    if ran.outcomes[0].value is not None or ran.outcomes[0].raised:
         return ""
     does = "prints, and returns None" if ran.printed else "returns None"
     return f" (it {does}: is a `return` missing?)"
@@ -194,12 +196,14 @@ def _judge_value(exercise: Exercise, answer: Answer, seconds: float) -> Verdict:
 def _judge_used(exercise: Exercise, answer: Answer, seconds: float) -> Verdict:
     """An answer that is tried out: `use` makes words of it, the same for each right answer."""
     name, use = exercise.name, exercise.use
-    ran = run(use, [(answer,)], seconds)
+    if isinstance(answer, Sized) and not len(answer):
+        return _not_written(exercise)
+    ran = run(lambda: use(answer), [()], seconds)
     if not ran.finished:
         return Verdict(False, f"{name}: no result within {seconds:g} seconds")
     (got,) = ran.outcomes
     if got.raised:
-        return Verdict(False, f"{name}: {got.raised}")
+        return Verdict(False, f"{name}: {str(got.raised).removeprefix(f'{name}: ')}")
     if got.value == use(exercise.reference):
         return Verdict(True, f"{name}: {got.value}")
     known = [sentence for sentence, wrong in exercise.wrong.items() if use(wrong) == got.value]

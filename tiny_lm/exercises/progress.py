@@ -16,22 +16,24 @@ from tiny_lm.exercises.core import Exercise
 from tiny_lm.extras import need
 
 PACKAGE = Path(__file__).resolve().parents[1]
-# A notebook server gives a kernel the name of the document that somebody opened; Colab and VS Code
-# have names of their own. nbclient, nbval, nbconvert and nbgrader start kernels without any.
-OPENED = ("JPY_SESSION_NAME", "COLAB_RELEASE_TAG", "VSCODE_PID")
+# A Jupyter server tells a kernel which document somebody opened, in its environment; so does VS
+# Code, among the notebook's own names; Colab's machines have a release. nbclient, and with it
+# nbval, nbconvert and nbgrader, starts kernels without any of these.
+OPENED = {"JPY_SESSION_NAME", "COLAB_RELEASE_TAG", "__vsc_ipynb_file__"}
 
 
-def is_opened_by_a_person(environment: Mapping[str, str], has_kernel: bool) -> bool:
-    """Whether this is a notebook's kernel that a person opened, and not a run of tests."""
-    tested = any(name.startswith("PYTEST_") for name in environment)
-    return has_kernel and not tested and any(name in environment for name in OPENED)
+def is_opened_by_a_person(environment: Iterable[str], notebook: Iterable[str]) -> bool:
+    """Whether a person opened this kernel's notebook, by the names of the environment's variables
+    and of the notebook's own. Under pytest it was not a person, whoever started pytest."""
+    names = {*environment, *notebook}
+    return bool(OPENED & names) and not any(name.startswith("PYTEST_") for name in names)
 
 
 def data_file() -> Path:
     """Where progress is kept: in the user's data folder.
 
     Raises ImportError without platformdirs, and OSError if that folder lies in the package's own
-    tree, as it may when somebody points it there: what a learner has done is not part of a checkout.
+    tree, as when somebody points it there: what a learner has done is not part of a checkout.
     """
     folder = need("platformdirs").user_data_path("tiny-lm", appauthor=False)
     checkout = PACKAGE.parent
@@ -106,7 +108,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Progress:
-    """What is done, a row for each chapter and a box for each exercise: ■ solved, ▪ tried, □ not."""
+    """What is done: a row a chapter, a box an exercise, ■ solved, ▪ tried, □ not yet."""
 
     exercises: tuple[Exercise, ...]
     entries: Mapping[str, Mapping]

@@ -8,20 +8,8 @@ import torch
 from torch import Tensor
 
 from tiny_lm import plain
+from tiny_lm.exercises import norms
 from tiny_lm.exercises.core import Exercise
-
-
-def _rms_norm(x: Tensor, gain: Tensor, eps: float) -> Tensor:
-    mean_square = x.square().mean(dim=-1, keepdim=True)
-    return gain * x / torch.sqrt(mean_square + eps)
-
-
-def _layer_norm(x: Tensor, gain: Tensor, eps: float) -> Tensor:
-    return _rms_norm(x - x.mean(dim=-1, keepdim=True), gain, eps)
-
-
-def _wrong_mean_square(mean_square):
-    return lambda x, gain, eps: gain * x / torch.sqrt(mean_square(x) + eps)
 
 
 def _report(values: list[float], eps: float) -> float:
@@ -44,9 +32,6 @@ def _jacobian_without_d(x: Tensor, eps: float) -> Tensor:
     return (identity - torch.outer(x, x) / mean_square) / mean_square.sqrt()
 
 
-_ROWS = torch.tensor([[[3.0, 4.0, 0.0], [30.0, 40.0, 5.0]], [[1e-3, -2e-3, 0.0], [0.0, 0.0, 0.0]]])
-_GAIN = torch.tensor([1.0, 2.0, 0.5])
-
 EXERCISES = (
     Exercise(
         name="rms",
@@ -68,6 +53,31 @@ EXERCISES = (
             "Three steps, from the inside out: square every entry, take the mean, take the root.",
             "sum(value * value for value in x) adds the squares; len(x) counts the entries.",
         ],
+    ),
+    Exercise(
+        name="ten_times",
+        chapter=2,
+        title="Ten times as large",
+        difficulty=1,
+        minutes=3,
+        reference=[10 * sqrt(12.5), 3 / sqrt(12.5), 4 / sqrt(12.5)],
+        rtol=5e-4,  # three decimals are asked for
+        wrong={
+            "The RMS is right. But the factor 10 is divided out again: a common factor leaves the "
+            "direction alone.": [10 * sqrt(12.5), 30 / sqrt(12.5), 40 / sqrt(12.5)],
+            "The two entries are right: they are those of [3, 4]. The RMS grows with the input.": [
+                sqrt(12.5),
+                3 / sqrt(12.5),
+                4 / sqrt(12.5),
+            ],
+            "That is the mean. The RMS is a little larger.": [35.0, 30 / 35, 40 / 35],
+            "That is the length: the root of the sum of the squares, not of their mean.": [
+                50.0,
+                0.6,
+                0.8,
+            ],
+        },
+        hints=["The squares of 30 and 40 are 900 and 1,600. Their mean, its root; then divide."],
     ),
     Exercise(
         name="shift",
@@ -100,42 +110,16 @@ EXERCISES = (
         title="Write RMSNorm",
         difficulty=2,
         minutes=8,
-        reference=_rms_norm,
-        cases=[
-            (torch.tensor([3.0, 4.0]), torch.ones(2), 1e-5),
-            (_ROWS, torch.ones(3), 1e-5),
-            (_ROWS, _GAIN, 1e-5),
-            (torch.tensor([[0.01, 0.02, -0.02]]), _GAIN, 1e-3),
-            (torch.full((2, 2, 3), 2.0) + torch.arange(3.0), _GAIN, 1e-6),
-        ],
-        wrong={
-            "This is what you get with eps outside the root.": lambda x, gain, eps: (
-                gain * x / (x.square().mean(-1, keepdim=True).sqrt() + eps)
-            ),
-            "This is what you get without eps.": lambda x, gain, eps: _rms_norm(x, gain, 0.0),
-            "This is LayerNorm: the mean was subtracted.": _layer_norm,
-            "The gain is missing.": lambda x, gain, eps: _rms_norm(x, torch.ones(()), eps),
-            "The mean runs over the whole tensor, not over the last axis of each row.": (
-                _wrong_mean_square(lambda x: x.square().mean())
-            ),
-            "This takes the sum of the squares, not their mean.": (
-                _wrong_mean_square(lambda x: x.square().sum(-1, keepdim=True))
-            ),
-            "This divides by the mean square: the root is missing.": lambda x, gain, eps: (
-                gain * x / (x.square().mean(-1, keepdim=True) + eps)
-            ),
-            "keepdim=True is missing: a mean of shape [2, 2] does not fit rows of [2, 2, 3].": (
-                _wrong_mean_square(lambda x: x.square().mean(-1))
-            ),
-            "The mean runs over the first axis, not over the last axis of each row.": (
-                _wrong_mean_square(lambda x: x.square().mean(0, keepdim=True))
-            ),
-            "This multiplies by 1 + gain.": lambda x, gain, eps: _rms_norm(x, 1 + gain, eps),
-        },
+        reference=norms.rms_norm,
+        cases=norms.CASES,
+        wrong=norms.MISTAKES,
         hints=[
-            "mean(dim=-1, keepdim=True) gives every row a denominator of its own.",
-            "The order: square, mean, add eps, root, divide, multiply by the gain.",
+            "mean(dim=-1, keepdim=True) gives every row a denominator of its own. The order: "
+            "widen, square, mean, add eps, root, divide, times the gain, back to the type of x.",
+            "wide = x.to(torch.promote_types(x.dtype, torch.float32)) is float32 or better; "
+            "y.to(x.dtype) goes back.",
         ],
+        rtol=None,
     ),
     Exercise(
         name="misprint",

@@ -129,7 +129,8 @@ def where(problem: BaseException) -> str:
 def _copy(argument: Any) -> Any:
     if not isinstance(argument, Tensor):
         return deepcopy(argument)
-    return argument.detach().clone().requires_grad_(argument.requires_grad)
+    # deepcopy keeps strides, where clone() would lay the numbers of a slice side by side
+    return deepcopy(argument.detach()).requires_grad_(argument.requires_grad)
 
 
 def _same(old: Any, new: Any) -> bool:
