@@ -39,6 +39,7 @@ TABLE = {
     "plots":      ("",                                       "numpy matplotlib PIL"),
     "widgets":    ("probes plots exercises shapes",          "ipywidgets IPython traitlets"),
     "lessons":    (LIBRARY + " probes exercises",            "numpy torch"),
+    "release":    ("exercises extras shapes",                "nbconvert nbformat"),
     "cli":        ("*",                                      "*"),
     "__main__":   ("*",                                      "*"),
     "__init__":   ("",                                       ""),

@@ -56,7 +56,7 @@ def hint(name: str, number: int | None = None) -> str:
         number = _SESSION.shown[name] = min(_SESSION.shown.get(name, 0) + 1, len(hints))
     if not 1 <= number <= len(hints):
         return f"There is no hint {number}: this exercise has {len(hints)}."
-    last = "" if number < len(hints) else " (The last one. After this, the folded solution.)"
+    last = "" if number < len(hints) else " (The last one.)"
     return f"Hint {number} of {len(hints)}: {hints[number - 1]}{last}"
 
 

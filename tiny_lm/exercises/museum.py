@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 import torch
@@ -74,7 +73,7 @@ EXHIBITS: dict[str, Exhibit] = {
     "b": _norm("x / ms.clamp(min=eps).sqrt()", norms.EPS_FLOOR),
     "c": _norm("x / ms.sqrt()", norms.NO_EPS),
     "d": _norm("x / (ms.sqrt().square() + eps).sqrt()", norms.ROOT_SQUARED),
-    "e": _norm("x / (ms + eps).sqrt()", norms.OWN_DTYPE),
+    "e": _norm("x / (ms + eps).sqrt(), all of it in the type of x", norms.OWN_DTYPE),
     "f": _norm("x = x.float(); x / (ms + eps).sqrt()", norms.FLOAT32),
     "g": _norm("x = x.clamp(-1000, 1000); x / (ms + eps).sqrt()", norms.CLIPPED),
     "h": _norm("x = x.view(-1, D); x / (ms + eps).sqrt()", norms.VIEWED),
@@ -123,18 +122,6 @@ class Gallery:
             dots = " ".join(self._row(letter))
             lines.append(f"{letter}  {exhibit.code:{width}}  {dots}".rstrip())
         return "\n".join(lines + self._labels())
-
-    def _repr_html_(self) -> str:
-        head = "".join(f"<th>{letter}</th>" for letter in self.caught)
-        rows = "".join(
-            f"<tr><th>{letter}</th>"
-            f'<td style="text-align: left"><code>{escape(exhibit.code)}</code></td>'
-            + "".join(f"<td>{dot}</td>" for dot in self._row(letter))
-            + "</tr>"
-            for letter, exhibit in EXHIBITS.items()
-        )
-        labels = "".join(f"<div>{escape(label)}</div>" for label in self._labels())
-        return f"<table><tr><th></th><th></th>{head}</tr>{rows}</table>{labels}"
 
 
 def gallery(inputs: Mapping[str, Tensor] | None = None) -> Gallery:

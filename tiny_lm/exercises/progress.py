@@ -35,7 +35,7 @@ def data_file() -> Path:
     Raises ImportError without platformdirs, and OSError if that folder lies in the package's own
     tree, as when somebody points it there: what a learner has done is not part of a checkout.
     """
-    folder = need("platformdirs").user_data_path("tiny-lm", appauthor=False)
+    folder = need("platformdirs", "lab").user_data_path("tiny-lm", appauthor=False)
     checkout = PACKAGE.parent
     if (checkout / "pyproject.toml").exists() and checkout in folder.resolve().parents:
         raise OSError(f"tiny_lm: expected a data folder outside {checkout}, got {folder}")
@@ -123,16 +123,18 @@ class Progress:
             boxes = "".join(map(self._box, group))
             yield f"{chapter:02d}", boxes, f"{boxes.count('■')} of {len(boxes)}"
 
-    def _next(self) -> str:
-        for e in self.exercises:
-            if self._box(e) != "■":
-                return f"Next: {e.title} (chapter {e.chapter:02d}, about {e.minutes} min)."
-        return "All solved."
+    def _summary(self) -> str:
+        open_ones = [e.title for e in self.exercises if self._box(e) != "■"]
+        if len({e.chapter for e in self.exercises}) > 1:
+            what = f"{len(self.exercises) - len(open_ones)} of {len(self.exercises)} solved"
+        else:
+            what = f"Still open: {' · '.join(open_ones)}" if open_ones else "All solved"
+        return f"{what}. (Kept {self.note}.)"
 
     def __repr__(self) -> str:
         width = max(len(boxes) for _, boxes, _ in self._rows())
         lines = [f"chapter {n}  {boxes:{width}}  {count}" for n, boxes, count in self._rows()]
-        return "\n".join([*lines, f"{self._next()} Kept {self.note}."])
+        return "\n".join([*lines, self._summary()])
 
     def _repr_html_(self) -> str:
         cells = "".join(
@@ -140,4 +142,4 @@ class Progress:
             f'color: rgb(0, 158, 115)">{boxes}</td><td>{count}</td></tr>'
             for n, boxes, count in self._rows()
         )
-        return f"<table>{cells}</table><p>{escape(self._next())} Kept {escape(self.note)}.</p>"
+        return f"<table>{cells}</table><p>{escape(self._summary())}</p>"
