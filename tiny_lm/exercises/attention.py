@@ -101,10 +101,7 @@ EXERCISES = (
             "The softmax runs over the queries. Each row must sum to 1, so it runs over the keys, "
             "the last axis.": lambda q, k: _masked(_scores(q, k)).softmax(dim=-2),
             "exp() of a large score overflows; softmax() subtracts the largest.": _exp_by_hand,
-            f"{_FINITE} scores are -400, and -100 is more: hide it with -inf.": _masked_with(
-                -100.0
-            ),
-            f"{_FINITE} scores are -400, and -20 is more: hide it with -inf.": _masked_with(-20.0),
+            f"{_FINITE} scores are -400: hide it with -inf.": _masked_with(-100.0),
         },
         hints=[
             "Three steps: scores q @ k.transpose(-2, -1) / sqrt(d); -inf where the key lies in the "

@@ -155,9 +155,8 @@ def _printed(ran: Run) -> list[str]:
         return []
     first, *more = ran.printed.strip().splitlines()
     first = first if len(first) <= 60 else first[:60] + "…"
-    return [
-        f"It prints while it is checked: {first!r}" + (f" and {len(more)} more" if more else "")
-    ]
+    rest = f", and {len(more)} more" if more else ""
+    return [f"It prints while it is checked: {first!r}{rest}"]
 
 
 def _size(case: tuple) -> int:
