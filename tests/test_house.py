@@ -35,7 +35,7 @@ TABLE = {
     "tokenizer":  ("extras shapes",                          "tokenizers"),
     "formats":    ("checkpoint config extras rope shapes tokenizer", "*"),
     "probes":     (LIBRARY,                                  "numpy torch"),
-    "exercises":  (LIBRARY + " probes",                      "numpy torch"),
+    "exercises":  (LIBRARY + " probes",                      "numpy torch platformdirs"),
     "plots":      ("",                                       "numpy matplotlib PIL"),
     "widgets":    ("probes plots exercises shapes",          "ipywidgets IPython traitlets"),
     "lessons":    (LIBRARY + " probes exercises",            "numpy torch"),

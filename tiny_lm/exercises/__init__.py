@@ -17,7 +17,7 @@ from typing import Any
 
 from tiny_lm.exercises import block, epsilon, museum, residual, rms
 from tiny_lm.exercises.core import Exercise, Verdict, judge
-from tiny_lm.exercises.progress import Progress, Record, data_file, is_opened_by_a_person
+from tiny_lm.exercises.record import Progress, Record, data_file, is_opened_by_a_person
 from tiny_lm.shapes import fail
 
 __all__ = ["EXERCISES", "Exercise", "Verdict", "check", "hint", "progress"]
