@@ -114,6 +114,16 @@ def test_prints_are_kept_and_reported(capsys):
     assert capsys.readouterr().out == ""
 
 
+def test_of_two_mistakes_the_one_that_shows_is_named():
+    def shared_and_narrow(x, gain, eps):
+        return gain * x / torch.sqrt(x.square().mean() + eps)
+
+    text = check("rms_norm", shared_and_narrow).text
+    assert "On this input, this mistake gives the same: This squares in the type of x" in text
+    # but answers of True and False are too alike to say so
+    assert "On this input" not in check("leaks", lambda f, x: bool((f(x) < x).any())).text
+
+
 def test_gradients_are_compared_where_a_case_asks_for_them():
     square = Exercise(
         name="square", chapter=0, title="", difficulty=1, minutes=1, reference=lambda x: x * x,
@@ -185,6 +195,13 @@ def test_a_typed_in_number_is_not_given_away_and_its_kind_is_named():
     assert str(check("norm_parameters", 1280)) == "✗ norm_parameters: not 1280"
     assert "expected one number" in check("norm_parameters", [1152]).text
     assert "expected a list of 2 numbers" in check("shift", 0.962).text
+
+
+def test_too_few_digits_are_told_from_a_wrong_number():
+    assert check("shift", [0.96, 1.04]).text == "shift: nearly. Give more digits than [0.96, 1.04]"
+    assert check("shift", [0.9, 1.1]).text == "shift: not [0.9, 1.1]"
+    assert check("norm_parameters", 1153).text == "norm_parameters: not 1153"
+    assert check("ten_times", [35.355, 0.849, 1.131]).ok is True, "three decimals, as asked"
 
 
 def test_numbers_that_look_alike_are_shown_with_more_digits():

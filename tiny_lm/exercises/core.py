@@ -99,7 +99,7 @@ def _judge_function(exercise: Exercise, answer: Answer, seconds: float) -> Verdi
         first = f"{_for(cases[failed[0]])}, {gaps[failed[0]].words}"
         if _is_as_given(exercise, answer):
             return _not_written(exercise, f": this is the code as given.\nIt is wrong: {first}")
-        lines = [f"{exercise.name}: {first}", *_mistake(exercise, cases, ran)]
+        lines = [f"{exercise.name}: {first}", *_mistake(exercise, cases, ran, failed)]
         if len(cases) > 1 and ran.finished:
             lines.append(f"{len(failed)} of {len(cases)} cases fail; this is the smallest.")
         return Verdict(False, "\n".join(lines + _printed(ran)))
@@ -135,15 +135,23 @@ def _is_as_given(exercise: Exercise, answer: Answer) -> bool:
     return False
 
 
-def _mistake(exercise: Exercise, cases: list[tuple], ran: Run) -> list[str]:
-    """The first known wrong answer that gives the same as this one in every case."""
+def _mistake(exercise: Exercise, cases: list[tuple], ran: Run, failed: list[int]) -> list[str]:
+    """The known wrong answer that gives the same as this one in every case, or else the one that
+    does so in most failing cases, the smallest among them: an answer may hold two mistakes."""
     if not ran.finished:
         return []
+    nearest, most = "", 0
     for sentence, wrong in exercise.wrong.items():
-        made = (outcome(exercise.bound(wrong), case) for case in cases)
-        if not any(_apart(exercise, a, b) for a, b in zip(made, ran.outcomes, strict=True)):
+        made = [outcome(exercise.bound(wrong), case) for case in cases]
+        same = [not _apart(exercise, a, b) for a, b in zip(made, ran.outcomes, strict=True)]
+        if all(same):
             return [sentence]
-    return []
+        count = sum(same[i] for i in failed) if same[failed[0]] else 0
+        nearest, most = (sentence, count) if count > most else (nearest, most)
+    shown = ran.outcomes[failed[0]]
+    if not nearest or shown.raised or isinstance(shown.value, bool | str):
+        return []  # two errors of one type, or two answers False, have little in common
+    return [f"On this input, this mistake gives the same: {nearest}"]
 
 
 def _apart(exercise: Exercise, wrong: Outcome, got: Outcome) -> bool:
@@ -188,6 +196,9 @@ def _judge_value(exercise: Exercise, answer: Answer, seconds: float) -> Verdict:
     for sentence, wrong in exercise.wrong.items():
         if not gap_of(wrong, answer, exercise.rtol, exercise.atol).words:
             return Verdict(False, f"{name}: not {show(answer)}. {sentence}")
+    loose = 10 * (exercise.rtol or 0.0), 10 * exercise.atol
+    if not gap_of(exercise.reference, answer, *loose).words:
+        return Verdict(False, f"{name}: nearly. Give more digits than {show(answer)}")
     # How far off a typed-in number is would give it away; its kind does not.
     return Verdict(False, f"{name}: not {show(answer)}{_kind(exercise.reference, answer)}")
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Any
 
 import torch
@@ -109,11 +110,9 @@ class Gallery:
         return ["●" if self.caught[by][letter] else "·" for by in self.caught]
 
     def _labels(self) -> list[str]:
-        return [
-            f"{letter}: {EXHIBITS[letter].label}"
-            for letter, caught in self.caught.items()
-            if caught[letter]
-        ]
+        told = [letter for letter, caught in self.caught.items() if caught[letter]]
+        lines = [wrap(f"{a}: {EXHIBITS[a].label}", 92, subsequent_indent="   ") for a in told]
+        return [line for label in lines for line in label]
 
     def __repr__(self) -> str:
         width = max(len(exhibit.code) for exhibit in EXHIBITS.values())
