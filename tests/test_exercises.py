@@ -1,14 +1,19 @@
-"""Every reference passes, every known wrong answer is caught and named, every stub is forgiven."""
+"""The collection: every reference passes, every known mistake is caught and named, every stub is
+forgiven, and each case of the RMSNorm exercise is needed."""
 
 from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
 
 import pytest
 import torch
 
-from tiny_lm.exercises import EXERCISES, check, hint
-from tiny_lm.exercises.core import Exercise, judge
+from tiny_lm.exercises import EXERCISES, check, norms, texts
+from tiny_lm.exercises.core import judge
 
 WRONG = [(name, sentence) for name, e in EXERCISES.items() for sentence in e.wrong]
+RMS_NORM = EXERCISES["rms_norm"]
 each = pytest.mark.parametrize("name", EXERCISES)
 
 
@@ -31,7 +36,7 @@ def test_a_stub_is_not_an_error(name):
         raise NotImplementedError
 
     stubs = [None, ...]
-    if callable(EXERCISES[name].reference):
+    if callable(EXERCISES[name].reference) and EXERCISES[name].use is None:
         stubs += [lambda *arguments: None, lambda *arguments: ..., raises]
     for stub in stubs:
         verdict = check(name, stub)
@@ -45,115 +50,111 @@ def test_an_exercise_is_complete(name):
     assert exercise.title and 1 <= exercise.difficulty <= 5 and exercise.minutes > 0
     assert len(exercise.wrong) >= 3 and 1 <= len(exercise.hints) <= 2
     assert callable(exercise.reference) == bool(exercise.cases)
-    assert hint(name).endswith(exercise.hints[0])
+    for cell in (exercise.stub, exercise.solution):
+        last = cell.splitlines()[-1]
+        assert last.startswith(f'check("{name}", ') and last.endswith(")")
+    assert exercise.prompt and "your code here" not in exercise.solution
 
 
-@pytest.mark.parametrize("answer", ["nonsense", object(), [1, [2]], float("nan"), -7.0, {}])
-@each
-def test_nonsense_is_wrong_and_never_raises(name, answer):
-    assert check(name, answer).ok is False
+def test_the_counts(capsys):
+    """How many there are, printed for whoever wants to know."""
+    chapters = Counter(exercise.chapter for exercise in EXERCISES.values())
+    with capsys.disabled():
+        print(
+            f"\n{len(EXERCISES)} exercises, {len(WRONG)} known wrong answers, by chapter:", end=""
+        )
+        print("".join(f"  {n:02d}: {count}" for n, count in sorted(chapters.items())))
+    assert len(EXERCISES) >= 45
+    assert all(count >= 3 for chapter, count in chapters.items() if chapter > 0)
+    assert all(chapters[chapter] >= 6 for chapter in (2, 3, 4))
 
 
-@each
-def test_an_answer_that_raises_is_reported(name):
-    def broken(*arguments):
-        raise RuntimeError("my own mistake")
-
-    verdict = check(name, broken)
-    assert verdict.ok is False
-    if callable(EXERCISES[name].reference):
-        assert "RuntimeError: my own mistake" in verdict.text
+def test_every_text_belongs_to_an_exercise():
+    folder = texts.files("tiny_lm.exercises") / "texts"
+    assert {path.name for path in folder.iterdir()} == {f"{name}.md" for name in EXERCISES}
 
 
-DOUBLE = Exercise(
-    name="double",
-    chapter=0,
-    title="Double",
-    difficulty=1,
-    minutes=1,
-    reference=lambda x: 2 * x,
-    cases=[(torch.tensor([1.0, 2.0]),), (torch.tensor([[3.0]]),)],
-)
+def test_a_missing_or_misshapen_text_is_named(monkeypatch, tmp_path):
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts/odd.md").write_text("A prompt, and no more.\n")
+    monkeypatch.setattr(texts, "files", lambda package: tmp_path)
+    with pytest.raises(ValueError, match=r"expected a file texts/none_such.md, got none"):
+        texts.read("none_such")
+    with pytest.raises(ValueError, match=r"exercises: expected prompt, ## Stub, .* texts/odd.md"):
+        texts.read("odd")
 
 
-def test_wrong_shape_and_dtype_are_named():
-    assert "expected shape [2], got [1, 2]" in judge(DOUBLE, lambda x: 2 * x[None]).text
-    verdict = judge(DOUBLE, lambda x: (2 * x).double())
-    assert "expected torch.float32, got torch.float64" in verdict.text
+# --- RMSNorm
 
 
-def test_the_difference_and_the_failing_input_are_given():
-    text = judge(DOUBLE, lambda x: 2 * x + (x.ndim - 1)).text
-    assert "[[3]]" in text and "expected [[6]], got [[7]]" in text
-    assert "largest difference 1" in text
+def without(case):
+    return replace(RMS_NORM, cases=[c for i, c in enumerate(RMS_NORM.cases) if i != case])
 
 
-def test_an_answer_that_changes_what_it_is_given_is_told_so():
-    def in_place(x):
-        return x.mul_(2)
-
-    verdict = judge(DOUBLE, in_place)
-    assert verdict.ok is False and "changes what it is given" in verdict.text
-    assert DOUBLE.cases[0][0].tolist() == [1.0, 2.0]
+@pytest.mark.parametrize("case", range(len(RMS_NORM.cases)))
+def test_each_case_of_rms_norm_is_needed(case):
+    """Without it, some known mistake would pass."""
+    assert any(judge(without(case), wrong).ok for wrong in RMS_NORM.wrong.values())
 
 
-def test_a_missing_return_is_named_and_none_later_on_is_wrong():
-    assert "is a `return` missing?" in judge(DOUBLE, lambda x: None).text
-    verdict = judge(DOUBLE, lambda x: 2 * x if x.ndim == 1 else None)
-    assert verdict.ok is False and "got None" in verdict.text
+def test_the_cases_of_rms_norm_are_the_hard_ones():
+    xs = [case[0] for case in RMS_NORM.cases]
+    assert {x.dtype for x in xs} == {torch.float16, torch.float32, torch.float64}
+    assert any(not x.is_contiguous() for x in xs)
+    assert any(x.requires_grad and not x.any() for x in xs), "a zero row, backward"
+    assert any(x.requires_grad and x.any() for x in xs), "rows, backward"
+    assert any(x.mean() > 9_999 for x in xs) and any(0 < x.abs().max() < 1e-2 for x in xs)
+    assert any(x.ndim == 3 and x.shape[0] > 1 and x.shape[1] > 1 for x in xs)
+    assert len(RMS_NORM.wrong) >= 15
 
 
-def test_a_typed_in_number_is_not_given_away_and_its_kind_is_named():
-    assert str(check("norm_parameters", 1280)) == "✗ norm_parameters: not 1280"
-    assert "expected one number" in check("norm_parameters", [1152]).text
-    assert "expected a list of 2 numbers" in check("shift", 0.962).text
+def test_rms_norm_agrees_with_torch():
+    for x, gain, eps in RMS_NORM.cases:
+        oracle = torch.nn.functional.rms_norm(x.double(), gain.shape, gain.double(), eps)
+        got = norms.rms_norm(x, gain, eps)
+        assert got.dtype == x.dtype
+        assert torch.allclose(got.double(), oracle, rtol=4 * torch.finfo(x.dtype).eps, atol=0)
 
 
-def test_numbers_that_look_alike_are_shown_with_more_digits():
-    text = judge(DOUBLE, lambda x: 2 * x * (1 + 3e-5)).text
-    assert "expected [2, 4], got [2.0000" in text
+# --- derivations, against central differences
 
 
-def test_names_and_hint_numbers_are_checked():
-    with pytest.raises(ValueError, match=r"check: expected one of .*rms.*, got 'rsm'"):
-        check("rsm", None)
-    assert hint("rms", 2).startswith("Hint 2 of 2: ")
-    assert hint("rms", 3) == "There is no hint 3: this exercise has 2."
+def differences(f, x, step=1e-6):
+    """The Jacobian of f at x, by central differences: [outputs, inputs]."""
+    columns = []
+    for i in range(len(x)):
+        nudge = torch.zeros_like(x)
+        nudge[i] = step
+        columns.append((f(x + nudge) - f(x - nudge)) / (2 * step))
+    return torch.stack(columns, dim=-1)
 
 
-def test_python_numbers_keep_their_64_bits():
-    third = Exercise(
-        name="third", chapter=0, title="", difficulty=1, minutes=1,
-        reference=lambda: torch.tensor(1 / 3, dtype=torch.float64), cases=[()], rtol=1e-12,
-    )  # fmt: skip
-    assert judge(third, lambda: 1 / 3).ok is True
+def rms_norm64(x, gain, eps):
+    return gain * x / (x.square().mean() + eps).sqrt()
 
 
-def test_a_count_is_right_or_wrong():
-    assert check("model_parameters", 104_832).ok is True
-    assert check("model_parameters", 104_833).ok is False
-    assert check("norm_parameters", 1152.01).ok is False
+def test_derived_references_agree_with_central_differences():
+    generator = torch.Generator().manual_seed(0)
+    for size in (2, 3, 8):
+        x, gain, dy = torch.randn(3, size, generator=generator, dtype=torch.float64)
+        for eps in (1e-5, 1e-2, 1.0):
+            J = differences(lambda v: rms_norm64(v, 1.0, eps), x)  # noqa: B023
+            assert torch.allclose(EXERCISES["rms_jacobian"].reference(x, eps), J, atol=1e-8)
+            J = differences(lambda v: rms_norm64(v, gain, eps), x)  # noqa: B023
+            radial = EXERCISES["radial"].reference(x, gain, dy, eps)
+            assert torch.allclose(radial, x @ (J.T @ dy), atol=1e-8)
+            zero = torch.zeros_like(x)
+            J = differences(lambda v: rms_norm64(v, gain, eps), zero)  # noqa: B023
+            wanted = EXERCISES["zero_gradient"].reference(gain, dy, eps)
+            assert torch.allclose(wanted, J.T @ dy, rtol=1e-5)
+            J = differences(lambda v: v + torch.tanh(v), x)
+            branch = differences(torch.tanh, x)
+            assert torch.allclose(
+                EXERCISES["residual_gradient"].reference(dy, branch), J.T @ dy, atol=1e-8
+            )
 
 
-def test_a_choice_may_be_written_with_a_capital():
-    name, right = "nan_gradient", EXERCISES["nan_gradient"].reference
-    assert check(name, f" {right.upper()}").ok is True
-
-
-class Unspeakable:
-    def __repr__(self):
-        raise RuntimeError("no words")
-
-
-@each
-def test_whatever_the_answer_is_check_does_not_raise(name):
-    def leaves(*arguments):
-        raise SystemExit
-
-    answers = [Unspeakable(), torch.tensor([1.0, 2.0, 3.0]), torch.empty(2, device="meta"), leaves]
-    answers.append(lambda *arguments: torch.tensor([True, False, True]))
-    for answer in answers:
-        assert check(name, answer).ok is False
+# --- further wrong answers
 
 
 def one_row(x, gain, eps):
@@ -171,17 +172,40 @@ def leak_at(position):
     return leaks
 
 
+def masked_with(constant):
+    def weights(q, k):
+        scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
+        future = torch.ones_like(scores).triu(k.shape[-2] - q.shape[-2] + 1).bool()
+        return scores.masked_fill(future, constant).softmax(dim=-1)
+
+    return weights
+
+
+def returns_its_error(x, change):
+    same = len(x) == len(change)
+    return [a + b for a, b in zip(x, change, strict=True)] if same else ValueError("lengths")
+
+
 @pytest.mark.parametrize(
     ("name", "answer"),
     [
         ("residual_add", lambda x, change: [a - b for a, b in zip(x, change, strict=True)]),
+        ("residual_add", returns_its_error),
         ("shift", [13 / 13.5, 14 / 13.5]),
         ("rms_norm", one_row),
         ("leaks", leak_at(1)),
         ("leaks", leak_at(2)),
         ("leaks", leak_at(3)),
         ("add_vectors", lambda x, change: [abs(a + b) for a, b in zip(x, change, strict=True)]),
+        ("causal_weights", masked_with(-20.0)),
+        ("causal_weights", masked_with(-100.0)),
+        ("leaky_attention", lambda q, k, v: masked_with(-20.0)(q, k) @ v),
+        ("leaky_attention", lambda q, k, v: masked_with(-100.0)(q, k) @ v),
     ],
 )
 def test_further_wrong_answers_do_not_pass(name, answer):
     assert check(name, answer).ok is False
+
+
+def test_a_returned_error_is_told_from_a_raised_one():
+    assert "this one is returned: write `raise`" in check("residual_add", returns_its_error).text

@@ -74,6 +74,14 @@ def _parser() -> Parser:
     verb.add_argument("model", metavar="NAME|PATH", help=model)
     verb.add_argument("--prompt", help=f"default: {PROMPT!r}")
     verb.set_defaults(run=_inspect)
+
+    verb = verbs.add_parser("release", help="copies of the notebooks for a class")
+    verb.add_argument("out", type=Path, metavar="OUT", help="a new or an empty folder")
+    kind = verb.add_mutually_exclusive_group()
+    kind.add_argument(
+        "--nbgrader", action="store_true", help="a course folder for nbgrader instead"
+    )
+    verb.set_defaults(run=_release)
     return parser
 
 
@@ -139,6 +147,15 @@ def _inspect(chosen: argparse.Namespace) -> int:
                 raise
             ids = some  # a tokenizer that does not have the letters of our own prompt
     print(inspect(model, ids, tokenizer))
+    return 0
+
+
+def _release(chosen: argparse.Namespace) -> int:
+    from tiny_lm import release
+
+    write = release.nbgrader if chosen.nbgrader else release.release
+    for path in write(chosen.out):
+        print(path)
     return 0
 
 

@@ -6,8 +6,8 @@ from importlib import import_module
 from types import ModuleType
 
 
-def need(module: str) -> ModuleType:
-    """Import a package that only real models and checkpoints need: `name -> module`.
+def need(module: str, extra: str = "models") -> ModuleType:
+    """Import a package that only some parts of the book need: `name -> module`.
 
     Raises ImportError, in the package's one form of message, that says how to install it.
     """
@@ -17,5 +17,5 @@ def need(module: str) -> ModuleType:
         package = module.partition(".")[0]
         raise ImportError(
             f"tiny_lm: expected the package {package}, got none "
-            '(pip install "tiny-lm[models]" installs it)'
+            f'(pip install "tiny-lm[{extra}]" installs it)'
         ) from error

@@ -6,7 +6,6 @@ from math import sqrt
 
 import torch
 from torch import Tensor
-from torch.nn.functional import gelu, relu, silu
 
 from tiny_lm.attention import attention_weights
 from tiny_lm.exercises.core import Exercise
@@ -57,17 +56,23 @@ def _attend(weights):
     return lambda q, k, v: weights(q, k) @ v
 
 
+def _masked_with(constant: float):
+    """A finite number where the future should be -inf."""
+    return lambda q, k: _scores(q, k).masked_fill(_future(_scores(q, k)), constant).softmax(dim=-1)
+
+
+_FINITE = "A finite number hides the future only while all other scores are far above it. Here the"
+_COLUMN = torch.tensor([[1.0], [3.0]])
 _QK = [
     (torch.zeros(2, 1), torch.zeros(2, 1)),
     (_normal(3, 4), _normal(3, 4, seed=1)),
     (_normal(2, 1, 3, 4), _normal(2, 1, 3, 4, seed=1)),
     (_normal(2, 4), _normal(5, 4, seed=1)),
     (200 * torch.ones(2, 4), torch.ones(2, 4)),
+    (-200 * torch.ones(2, 4), torch.ones(2, 4)),
 ]
-_QKV = [(*_QK[0], torch.tensor([[1.0], [3.0]])), (*_QK[1], _normal(3, 4, seed=2))]
+_QKV = [(*_QK[i], v) for i, v in ((0, _COLUMN), (1, _normal(3, 4, seed=2)), (5, _COLUMN))]
 _ANGLES = torch.tensor([[0.0, 0.0], [1.0, 0.01], [2.0, 0.02]])
-_MATRICES = (_normal(2, 3), _normal(2, 3, seed=1), _normal(3, 2, seed=2))
-_ONE = torch.ones(1, 1)
 
 EXERCISES = (
     Exercise(
@@ -96,6 +101,7 @@ EXERCISES = (
             "The softmax runs over the queries. Each row must sum to 1, so it runs over the keys, "
             "the last axis.": lambda q, k: _masked(_scores(q, k)).softmax(dim=-2),
             "exp() of a large score overflows; softmax() subtracts the largest.": _exp_by_hand,
+            f"{_FINITE} scores are -400: hide it with -inf.": _masked_with(-100.0),
         },
         hints=[
             "Three steps: scores q @ k.transpose(-2, -1) / sqrt(d); -inf where the key lies in the "
@@ -205,40 +211,11 @@ EXERCISES = (
             "A score of 0 is not a weight of 0: exp(0) = 1. Hide the future with -inf.": _attend(
                 lambda q, k: _scores(q, k).masked_fill(_future(_scores(q, k)), 0.0).softmax(dim=-1)
             ),
+            f"{_FINITE} scores are -400: hide it with -inf.": _attend(_masked_with(-100.0)),
             "The mask hides a query's own key as well.": (
                 _attend(lambda q, k: _masked(_scores(q, k), 0).softmax(dim=-1))
             ),
         },
         hints=["Which numbers does the softmax add up? Hide the future before that."],
-    ),
-    Exercise(
-        name="swiglu",
-        chapter=4,
-        title="Write SwiGLU",
-        difficulty=2,
-        minutes=5,
-        reference=lambda x, gate, up, down: (silu(x @ gate) * (x @ up)) @ down,
-        cases=[
-            (torch.tensor([1.0]), 2 * _ONE, _ONE, _ONE),
-            (_normal(3, 2), *_MATRICES),
-        ],
-        wrong={
-            "Gate and up are swapped: silu belongs to the gate.": (
-                lambda x, gate, up, down: (silu(x @ up) * (x @ gate)) @ down
-            ),
-            "This gates with sigmoid, not with silu(u) = u · sigmoid(u).": (
-                lambda x, gate, up, down: ((x @ gate).sigmoid() * (x @ up)) @ down
-            ),
-            "This gates with ReLU.": lambda x, gate, up, down: (relu(x @ gate) * (x @ up)) @ down,
-            "This gates with GELU.": lambda x, gate, up, down: (gelu(x @ gate) * (x @ up)) @ down,
-            "Gate and up are multiplied, not added.": (
-                lambda x, gate, up, down: (silu(x @ gate) + x @ up) @ down
-            ),
-            "The up matrix is missing.": lambda x, gate, up, down: silu(x @ gate) @ down,
-            "silu comes before the product, on the gate alone.": (
-                lambda x, gate, up, down: silu((x @ gate) * (x @ up)) @ down
-            ),
-        },
-        hints=["silu(x @ gate), times x @ up, and then @ down."],
     ),
 )

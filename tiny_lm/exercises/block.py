@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tiny_lm.exercises import attention
+from tiny_lm.exercises import attention, parts
 from tiny_lm.exercises.core import Exercise
 
 
@@ -133,6 +133,7 @@ _ALL = 65 * 64 + 2 * _BLOCK + 64
 
 EXERCISES = (
     *attention.EXERCISES,
+    *parts.EXERCISES,
     Exercise(
         name="block_forward",
         chapter=4,

@@ -2,42 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
+import ast
+import inspect
+from collections.abc import Callable, Mapping, Sequence, Sized
+from contextlib import suppress
 from dataclasses import dataclass, field
-from textwrap import wrap
+from functools import partial
+from textwrap import dedent
 from typing import Any
 
-import torch
 from torch import Tensor
 
-Answer = Any  # a function, or a value: number, list, tensor, or the name of a choice
+from tiny_lm.exercises import texts
+from tiny_lm.exercises.compare import Gap, between, gap_of, numbers, show, show_argument
+from tiny_lm.exercises.running import Outcome, Run, outcome, run
+from tiny_lm.exercises.verdict import Verdict
 
+__all__ = ["Exercise", "Verdict", "judge"]
 
-@dataclass(frozen=True)
-class Verdict:
-    """What check() found: `ok` is True, False, or None for an answer not written yet."""
-
-    ok: bool | None
-    text: str
-
-    def __repr__(self) -> str:
-        mark = {True: "✓ ", False: "✗ ", None: "… "}[self.ok]
-        # As wide as a notebook's output; a narrower page would break lines within words.
-        first, *rest = (mark + self.text).splitlines()
-        lines = wrap(first, 92, subsequent_indent="  ")
-        for line in rest:
-            lines += wrap(line.strip(), 92, initial_indent="  ", subsequent_indent="  ")
-        return "\n".join(lines)
+Answer = Any  # a function or class, or a value: number, list, tensor, or the name of a choice
+SECONDS = 10.0  # for all cases of an exercise together
 
 
 @dataclass(frozen=True, kw_only=True)
 class Exercise:
-    """One exercise.
+    """One exercise. Its prompt, stub and solution are in texts/NAME.md.
 
     `reference` is the right answer, a function or a value. A function is compared on `cases`,
-    each a tuple of arguments. `wrong` maps a sentence that explains a known mistake to the wrong
-    answer it leads to. Numbers are compared with `rtol` relative and `atol` absolute.
+    each a tuple of arguments; where an argument requires a gradient, gradients are compared too.
+    `wrong` maps a sentence that explains a known mistake to the wrong answer it leads to. Numbers
+    are compared with `rtol` relative and `atol` absolute; `rtol` None asks for all the digits that
+    the dtype has. `use` says what is done with an answer that is not compared as it stands: a
+    class, `use(answer, *case)`; an input that should break something, `use(answer)`.
     """
 
     name: str
@@ -49,152 +45,198 @@ class Exercise:
     cases: Sequence[tuple] = ()
     wrong: Mapping[str, Answer] = field(default_factory=dict)
     hints: Sequence[str] = ()
-    rtol: float = 1e-5
+    rtol: float | None = 1e-5
     atol: float = 1e-8
+    use: Callable | None = None
+
+    @property
+    def prompt(self) -> str:
+        return texts.read(self.name).prompt
+
+    @property
+    def stub(self) -> str:
+        return texts.read(self.name).stub
+
+    @property
+    def solution(self) -> str:
+        return texts.read(self.name).solution
+
+    def gap(self, expected: Outcome, got: Outcome) -> Gap:
+        return between(expected, got, self.rtol, self.atol)
+
+    def bound(self, answer: Answer) -> Callable:
+        """The answer as a function of a case."""
+        return answer if self.use is None else partial(self.use, answer)
 
 
-def judge(exercise: Exercise, answer: Answer) -> Verdict:
+def judge(exercise: Exercise, answer: Answer, seconds: float = SECONDS) -> Verdict:
     """Compare an answer with the reference; never raises."""
     try:
-        return _judge(exercise, answer)
+        if answer is None or answer is Ellipsis:
+            return _not_written(exercise)
+        if not callable(exercise.reference):
+            return _judge_value(exercise, answer, seconds)
+        if not callable(answer):
+            return Verdict(False, f"{exercise.name}: expected a function, got {show(answer)}")
+        return _judge_function(exercise, answer, seconds)
     except Exception as problem:
         kind = type(problem).__name__
         return Verdict(False, f"{exercise.name}: the answer could not be compared ({kind})")
 
 
-def _judge(exercise: Exercise, answer: Answer) -> Verdict:
-    if answer is None or answer is Ellipsis:
-        return _not_written(exercise)
-    if not callable(exercise.reference):
-        return _judge_value(exercise, answer)
-    if not callable(answer):
-        return Verdict(False, f"{exercise.name}: expected a function, got {_show(answer)}")
-    for i, case in enumerate(exercise.cases):
-        expected, _ = _outcome(exercise.reference, case)
-        got, changed = _outcome(answer, case)
-        if i == 0 and (isinstance(got, NotImplementedError) or got is None or got is Ellipsis):
-            why = " (it returns None: is a `return` missing?)" if got is None else ""
-            return _not_written(exercise, why)
-        problem = _difference(exercise, expected, got)
-        if not problem and changed:
-            problem = "the result is right, but the function changes what it is given"
-        if problem:
-            arguments = ", ".join(_show(argument) for argument in case)
-            lines = [f"{exercise.name}: for {arguments}, {problem}"]
-            return Verdict(False, "\n".join(lines + _mistakes(exercise, answer)))
-    return Verdict(True, f"{exercise.name}: all {len(exercise.cases)} cases agree")
+# --- functions
 
 
-def _judge_value(exercise: Exercise, answer: Answer) -> Verdict:
-    problem = _difference(exercise, exercise.reference, answer)
-    if not problem:
-        return Verdict(True, f"{exercise.name}: right")
+def _judge_function(exercise: Exercise, answer: Answer, seconds: float) -> Verdict:
+    cases = sorted(exercise.cases, key=_size)  # the first that fails is the smallest
+    ran = run(exercise.bound(answer), cases, seconds)
+    expected = [outcome(exercise.bound(exercise.reference), case) for case in cases]
+    if ran.finished and _is_empty(ran):
+        return _not_written(exercise, _why_empty(ran))
+    gaps = [exercise.gap(want, got) for want, got in zip(expected, ran.outcomes, strict=False)]
+    failed = [i for i, gap in enumerate(gaps) if gap.words]
+    if failed:
+        first = f"{_for(cases[failed[0]])}, {gaps[failed[0]].words}"
+        if _is_as_given(exercise, answer):
+            return _not_written(exercise, f": this is the code as given.\nIt is wrong: {first}")
+        lines = [f"{exercise.name}: {first}", *_mistake(exercise, cases, ran, failed)]
+        if len(cases) > 1 and ran.finished:
+            lines.append(f"{len(failed)} of {len(cases)} cases fail; this is the smallest.")
+        return Verdict(False, "\n".join(lines + _printed(ran)))
+    if not ran.finished:
+        late = f"for {_arguments(cases[len(gaps)])}, no result within {seconds:g} seconds"
+        return Verdict(False, f"{exercise.name}: {late}. Does a loop never end?")
+    how = "exactly" if all(gap.exact for gap in gaps) else _off(max(g.largest for g in gaps))
+    lines = [f"{exercise.name}: all {len(cases)} cases agree, {how}"]
+    return Verdict(True, "\n".join(lines + _printed(ran)))
+
+
+def _is_empty(ran: Run) -> bool:
+    """Whether the answer is still a stub: it returns ..., or nothing at all, or says so itself."""
+    returns_none = [got.value is None and got.raised is None for got in ran.outcomes]
+    return all(returns_none) or any(
+        got.value is Ellipsis or isinstance(got.raised, NotImplementedError) for got in ran.outcomes
+    )
+
+
+def _why_empty(ran: Run) -> str:
+    if ran.outcomes[0].value is not None or ran.outcomes[0].raised:
+        return ""
+    does = "prints, and returns None" if ran.printed else "returns None"
+    return f" (it {does}: is a `return` missing?)"
+
+
+def _is_as_given(exercise: Exercise, answer: Answer) -> bool:
+    """Whether this is the stub's own code: an exercise of repair begins with code that is wrong."""
+    with suppress(Exception):  # no source to be had: then it was not typed into a cell
+        given = [ast.dump(node) for node in ast.parse(exercise.stub).body]
+        (theirs,) = ast.parse(dedent(inspect.getsource(answer))).body
+        return ast.dump(theirs) in given
+    return False
+
+
+def _mistake(exercise: Exercise, cases: list[tuple], ran: Run, failed: list[int]) -> list[str]:
+    """The known wrong answer that gives the same as this one in every case, or else the one that
+    does so in most failing cases, the smallest among them: an answer may hold two mistakes."""
+    if not ran.finished:
+        return []
+    nearest, most = "", 0
     for sentence, wrong in exercise.wrong.items():
-        if not _difference(exercise, wrong, answer):
-            return Verdict(False, f"{exercise.name}: not {_show(answer)}. {sentence}")
+        made = [outcome(exercise.bound(wrong), case) for case in cases]
+        same = [not _apart(exercise, a, b) for a, b in zip(made, ran.outcomes, strict=True)]
+        if all(same):
+            return [sentence]
+        count = sum(same[i] for i in failed) if same[failed[0]] else 0
+        nearest, most = (sentence, count) if count > most else (nearest, most)
+    shown = ran.outcomes[failed[0]]
+    if not nearest or shown.raised or isinstance(shown.value, bool | str):
+        return []  # two errors of one type, or two answers False, have little in common
+    return [f"On this input, this mistake gives the same: {nearest}"]
+
+
+def _apart(exercise: Exercise, wrong: Outcome, got: Outcome) -> bool:
+    return wrong.changed != got.changed or bool(exercise.gap(wrong, got).words)
+
+
+def _printed(ran: Run) -> list[str]:
+    if not ran.printed.strip():
+        return []
+    first, *more = ran.printed.strip().splitlines()
+    first = first if len(first) <= 60 else first[:60] + "…"
+    rest = f", and {len(more)} more" if more else ""
+    return [f"It prints while it is checked: {first!r}{rest}"]
+
+
+def _size(case: tuple) -> int:
+    """How many numbers a case holds."""
+    return sum(
+        a.numel() if isinstance(a, Tensor) else len(a) if isinstance(a, list) else 1 for a in case
+    )
+
+
+def _arguments(case: tuple) -> str:
+    return ", ".join(map(show_argument, case))
+
+
+def _for(case: tuple) -> str:
+    return f"for {_arguments(case)}" if case else "called with nothing"
+
+
+# --- values
+
+
+def _judge_value(exercise: Exercise, answer: Answer, seconds: float) -> Verdict:
+    name = exercise.name
+    if exercise.use is not None:
+        return _judge_used(exercise, answer, seconds)
+    gap = gap_of(exercise.reference, answer, exercise.rtol, exercise.atol)
+    if not gap.words:
+        how = "" if isinstance(exercise.reference, str | bool) else ", exactly"
+        return Verdict(True, f"{name}: right" + (how if gap.exact else f", {_off(gap.largest)}"))
+    for sentence, wrong in exercise.wrong.items():
+        if not gap_of(wrong, answer, exercise.rtol, exercise.atol).words:
+            return Verdict(False, f"{name}: not {show(answer)}. {sentence}")
+    loose = 10 * (exercise.rtol or 0.0), 10 * exercise.atol
+    if not gap_of(exercise.reference, answer, *loose).words:
+        return Verdict(False, f"{name}: nearly. Give more digits than {show(answer)}")
     # How far off a typed-in number is would give it away; its kind does not.
-    kind = _kind(exercise.reference, answer)
-    return Verdict(False, f"{exercise.name}: not {_show(answer)}{kind}")
+    return Verdict(False, f"{name}: not {show(answer)}{_kind(exercise.reference, answer)}")
+
+
+def _judge_used(exercise: Exercise, answer: Answer, seconds: float) -> Verdict:
+    """An answer that is tried out: `use` makes words of it, the same for each right answer."""
+    name, use = exercise.name, exercise.use
+    if isinstance(answer, Sized) and not len(answer):
+        return _not_written(exercise)
+    ran = run(lambda: use(answer), [()], seconds)
+    if not ran.finished:
+        return Verdict(False, f"{name}: no result within {seconds:g} seconds")
+    (got,) = ran.outcomes
+    if got.raised:
+        return Verdict(False, f"{name}: {str(got.raised).removeprefix(f'{name}: ')}")
+    if got.value == use(exercise.reference):
+        return Verdict(True, f"{name}: {got.value}")
+    known = [sentence for sentence, wrong in exercise.wrong.items() if use(wrong) == got.value]
+    return Verdict(False, "\n".join([f"{name}: {got.value}", *known[:1]]))
 
 
 def _kind(reference: Answer, answer: Answer) -> str:
     """What kind of answer is expected, when this one is of another."""
     if isinstance(reference, str | bool):
         return "" if isinstance(answer, type(reference)) else ": choose one of the answers given"
-    try:
-        want, have = _numbers(reference).shape, _numbers(answer).shape
-    except (TypeError, ValueError, RuntimeError):
-        have, want = None, _numbers(reference).shape
-    if have == want:
-        return ""
+    want = numbers(reference).shape
+    with suppress(TypeError, ValueError, RuntimeError):
+        if numbers(answer).shape == want:
+            return ""
     return ": expected " + (f"a list of {want[0]} numbers" if want else "one number")
 
 
-def _mistakes(exercise: Exercise, answer: Answer) -> list[str]:
-    """The first known wrong answer that gives the same as this one in every case."""
-    results = [(case, _outcome(answer, case)[0]) for case in exercise.cases]
-    for sentence, wrong in exercise.wrong.items():
-        if not any(_difference(exercise, _outcome(wrong, c)[0], got) for c, got in results):
-            return [sentence]
-    return []
+# --- words that all share
 
 
 def _not_written(exercise: Exercise, why: str = "") -> Verdict:
     return Verdict(None, f"{exercise.name}: not written yet{why}")
 
 
-def _outcome(function: Callable, case: tuple) -> tuple[Any, bool]:
-    """What the function makes of copies of the arguments, and whether it changed them.
-
-    An exception that it raises is its result.
-    """
-    copies = [a.clone() if isinstance(a, Tensor) else deepcopy(a) for a in case]
-    try:
-        result = function(*copies)
-    except (Exception, SystemExit) as problem:  # reported to the learner
-        return problem, False
-    pairs = zip(case, copies, strict=True)
-    return result, any(not callable(old) and not _same(old, new) for old, new in pairs)
-
-
-def _same(old: Any, new: Any) -> bool:
-    if isinstance(old, Tensor):
-        return old.shape == new.shape and torch.equal(old, new)
-    return old == new
-
-
-def _difference(exercise: Exercise, expected: Any, got: Any) -> str:
-    """Empty when they agree, else what is wrong in words."""
-    if isinstance(expected, Exception):
-        kind = type(expected).__name__
-        return "" if type(got) is type(expected) else f"expected a {kind}, got {_show(got)}"
-    if isinstance(got, Exception):
-        return f"expected {_show(expected)}, got {_show(got)}"
-    if isinstance(expected, str) and isinstance(got, str):
-        got = got.strip().lower()  # "C" and " c" are the choice "c"
-    if isinstance(expected, str | bool):
-        same = isinstance(got, type(expected)) and got == expected
-        return "" if same else f"expected {expected!r}, got {_show(got)}"
-    try:
-        want, have = _numbers(expected), _numbers(got)
-    except (TypeError, ValueError, RuntimeError):
-        return f"expected {_show(expected)}, got {_show(got)}"
-    if want.shape != have.shape:
-        return f"expected shape {list(want.shape)}, got {list(have.shape)}"
-    if isinstance(expected, Tensor) and isinstance(got, Tensor) and expected.dtype != got.dtype:
-        return f"expected {expected.dtype}, got {got.dtype}"
-    rtol = 0.0 if isinstance(expected, int) else exercise.rtol  # a count is right or wrong
-    if torch.allclose(want, have, rtol=rtol, atol=exercise.atol, equal_nan=True):
-        return ""
-    digits = 6 if _show(expected) != _show(got) else 12
-    largest = float((want - have).abs().max())
-    return (
-        f"expected {_show(expected, digits)}, got {_show(got, digits)} "
-        f"(largest difference {largest:.3g})"
-    )
-
-
-def _numbers(value: Any) -> Tensor:
-    if isinstance(value, Tensor):
-        return value.detach().to(torch.float64)
-    return torch.as_tensor(value, dtype=torch.float64)  # Python's floats have 64 bits
-
-
-def _show(value: Any, digits: int = 6) -> str:
-    if isinstance(value, Exception):
-        return f"{type(value).__name__}: {value}".removesuffix(": ")
-    if isinstance(value, str | bool):
-        return repr(value)
-    try:
-        numbers = _numbers(value)
-    except (TypeError, ValueError, RuntimeError):
-        return repr(value)
-    if numbers.numel() > 12:
-        return f"numbers of shape {list(numbers.shape)}"
-    return _rounded(numbers.tolist(), digits)
-
-
-def _rounded(value: Any, digits: int) -> str:
-    if isinstance(value, list):
-        return "[" + ", ".join(_rounded(item, digits) for item in value) + "]"
-    return f"{value:.{digits}g}"
+def _off(largest: float) -> str:
+    return f"closely (largest difference {largest:.1g})"

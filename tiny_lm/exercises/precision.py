@@ -49,6 +49,16 @@ def _safe_norm_old_eps(x: Tensor, eps: float) -> Tensor:
     return inside(x / _largest(x).clamp(min=1e-30), eps)
 
 
+def _safe_norm_eps(power: int):
+    """eps divided by another power of c than the second."""
+
+    def norm(x: Tensor, eps: float) -> Tensor:
+        c = _largest(x).clamp(min=1.0)
+        return x / c * torch.rsqrt(_mean_square(x / c) + eps / c**power)
+
+    return norm
+
+
 def _safe_norm_zero(x: Tensor, eps: float) -> Tensor:
     c = _largest(x)
     return x / c * torch.rsqrt(_mean_square(x / c) + eps / c**2)
@@ -156,6 +166,10 @@ EXERCISES = (
             "x was divided by c, so eps must be divided by c²: small rows came out too large.": (
                 _safe_norm_old_eps
             ),
+            "x is divided by c, and eps is in units of x²: divide it by c², not by c.": (
+                _safe_norm_eps(1)
+            ),
+            "x is divided by c, so eps must be divided too, by c².": _safe_norm_eps(0),
             "The zero row was divided by its largest entry, 0.": _safe_norm_zero,
             "One c for all rows: the small row drowned beside the large one.": _safe_norm_shared,
             "Cutting large entries off changes the direction of the row.": (

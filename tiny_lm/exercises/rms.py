@@ -8,20 +8,8 @@ import torch
 from torch import Tensor
 
 from tiny_lm import plain
+from tiny_lm.exercises import norms
 from tiny_lm.exercises.core import Exercise
-
-
-def _rms_norm(x: Tensor, gain: Tensor, eps: float) -> Tensor:
-    mean_square = x.square().mean(dim=-1, keepdim=True)
-    return gain * x / torch.sqrt(mean_square + eps)
-
-
-def _layer_norm(x: Tensor, gain: Tensor, eps: float) -> Tensor:
-    return _rms_norm(x - x.mean(dim=-1, keepdim=True), gain, eps)
-
-
-def _wrong_mean_square(mean_square):
-    return lambda x, gain, eps: gain * x / torch.sqrt(mean_square(x) + eps)
 
 
 def _report(values: list[float], eps: float) -> float:
@@ -38,14 +26,22 @@ def _jacobian_diagonal_only(x: Tensor, eps: float) -> Tensor:
     return torch.eye(len(x), dtype=x.dtype) / (x.square().mean() + eps).sqrt()
 
 
+def _jacobian_of_ones(x: Tensor, eps: float) -> Tensor:
+    mean_square = x.square().mean() + eps
+    return (1 - torch.outer(x, x) / (len(x) * mean_square)) / mean_square.sqrt()
+
+
+def _jacobian_entrywise(x: Tensor, eps: float) -> Tensor:
+    mean_square = x.square().mean() + eps
+    identity = torch.eye(len(x), dtype=x.dtype)
+    return (identity - x * x / (len(x) * mean_square)) / mean_square.sqrt()
+
+
 def _jacobian_without_d(x: Tensor, eps: float) -> Tensor:
     mean_square = x.square().mean() + eps
     identity = torch.eye(len(x), dtype=x.dtype)
     return (identity - torch.outer(x, x) / mean_square) / mean_square.sqrt()
 
-
-_ROWS = torch.tensor([[[3.0, 4.0, 0.0], [30.0, 40.0, 5.0]], [[1e-3, -2e-3, 0.0], [0.0, 0.0, 0.0]]])
-_GAIN = torch.tensor([1.0, 2.0, 0.5])
 
 EXERCISES = (
     Exercise(
@@ -62,6 +58,9 @@ EXERCISES = (
             "The root of the sum: the mean is missing.": lambda x: sqrt(sum(v * v for v in x)),
             "The root is missing.": lambda x: sum(v * v for v in x) / len(x),
             "The squares are missing.": lambda x: sqrt(sum(x) / len(x)),
+            "The root must cover all of the mean; here only the number of entries stands in it.": (
+                lambda x: sum(v * v for v in x) / sqrt(len(x))
+            ),
             "This takes the root before the mean.": lambda x: sqrt(sum(v * v for v in x)) / len(x),
         },
         hints=[
@@ -70,72 +69,29 @@ EXERCISES = (
         ],
     ),
     Exercise(
-        name="shift",
+        name="ten_times",
         chapter=2,
-        title="Add 10 to both entries",
-        difficulty=2,
-        minutes=4,
-        reference=[13 / sqrt(182.5), 14 / sqrt(182.5)],
-        rtol=5e-4,  # three decimals are asked for
+        title="Ten times as large",
+        difficulty=1,
+        minutes=3,
+        reference=[10 * sqrt(12.5), 3 / sqrt(12.5), 4 / sqrt(12.5)],
+        atol=6e-4,  # three decimals are asked for
         wrong={
-            "That is divided by the mean, 13.5. The RMS is a little larger.": [
-                13 / 13.5,
-                14 / 13.5,
-            ],
-            "That is the answer for [3, 4]. Adding is not scaling: the ratio 3 : 4 is gone.": [
+            "The RMS is right. But the factor 10 is divided out again: a common factor leaves the "
+            "direction alone.": [10 * sqrt(12.5), 30 / sqrt(12.5), 40 / sqrt(12.5)],
+            "The two entries are right: they are those of [3, 4]. The RMS grows with the input.": [
+                sqrt(12.5),
                 3 / sqrt(12.5),
                 4 / sqrt(12.5),
             ],
-            "That is LayerNorm's answer: RMSNorm does not subtract the mean.": [-1.0, 1.0],
-            "Divide by the root of the mean of the squares, not of their sum.": [
-                13 / sqrt(365),
-                14 / sqrt(365),
+            "That is the mean. The RMS is a little larger.": [35.0, 30 / 35, 40 / 35],
+            "That is the length: the root of the sum of the squares, not of their mean.": [
+                50.0,
+                0.6,
+                0.8,
             ],
         },
-        hints=["The squares of 13 and 14 are 169 and 196. What is the root of their mean?"],
-    ),
-    Exercise(
-        name="rms_norm",
-        chapter=2,
-        title="Write RMSNorm",
-        difficulty=2,
-        minutes=8,
-        reference=_rms_norm,
-        cases=[
-            (torch.tensor([3.0, 4.0]), torch.ones(2), 1e-5),
-            (_ROWS, torch.ones(3), 1e-5),
-            (_ROWS, _GAIN, 1e-5),
-            (torch.tensor([[0.01, 0.02, -0.02]]), _GAIN, 1e-3),
-            (torch.full((2, 2, 3), 2.0) + torch.arange(3.0), _GAIN, 1e-6),
-        ],
-        wrong={
-            "This is what you get with eps outside the root.": lambda x, gain, eps: (
-                gain * x / (x.square().mean(-1, keepdim=True).sqrt() + eps)
-            ),
-            "This is what you get without eps.": lambda x, gain, eps: _rms_norm(x, gain, 0.0),
-            "This is LayerNorm: the mean was subtracted.": _layer_norm,
-            "The gain is missing.": lambda x, gain, eps: _rms_norm(x, torch.ones(()), eps),
-            "The mean runs over the whole tensor, not over the last axis of each row.": (
-                _wrong_mean_square(lambda x: x.square().mean())
-            ),
-            "This takes the sum of the squares, not their mean.": (
-                _wrong_mean_square(lambda x: x.square().sum(-1, keepdim=True))
-            ),
-            "This divides by the mean square: the root is missing.": lambda x, gain, eps: (
-                gain * x / (x.square().mean(-1, keepdim=True) + eps)
-            ),
-            "keepdim=True is missing: a mean of shape [2, 2] does not fit rows of [2, 2, 3].": (
-                _wrong_mean_square(lambda x: x.square().mean(-1))
-            ),
-            "The mean runs over the first axis, not over the last axis of each row.": (
-                _wrong_mean_square(lambda x: x.square().mean(0, keepdim=True))
-            ),
-            "This multiplies by 1 + gain.": lambda x, gain, eps: _rms_norm(x, 1 + gain, eps),
-        },
-        hints=[
-            "mean(dim=-1, keepdim=True) gives every row a denominator of its own.",
-            "The order: square, mean, add eps, root, divide, multiply by the gain.",
-        ],
+        hints=["The squares of 30 and 40 are 900 and 1,600. Their mean, its root; then divide."],
     ),
     Exercise(
         name="misprint",
@@ -160,6 +116,48 @@ EXERCISES = (
         },
         hints=["The name of a thing and the thing itself: which function measures an RMS?"],
         rtol=1e-9,
+    ),
+    Exercise(
+        name="rms_norm",
+        chapter=2,
+        title="Write RMSNorm",
+        difficulty=2,
+        minutes=8,
+        reference=norms.rms_norm,
+        cases=norms.CASES,
+        wrong=norms.MISTAKES,
+        hints=[
+            "mean(dim=-1, keepdim=True) gives every row a denominator of its own. The order: "
+            "widen, square, mean, add eps, root, divide, times the gain, back to the type of x.",
+            "wide = x.to(torch.promote_types(x.dtype, torch.float32)) is float32 or better; "
+            "y.to(x.dtype) goes back.",
+        ],
+        rtol=None,
+    ),
+    Exercise(
+        name="shift",
+        chapter=2,
+        title="Add 10 to both entries",
+        difficulty=2,
+        minutes=4,
+        reference=[13 / sqrt(182.5), 14 / sqrt(182.5)],
+        atol=6e-4,  # three decimals are asked for
+        wrong={
+            "That is divided by the mean, 13.5. The RMS is a little larger.": [
+                13 / 13.5,
+                14 / 13.5,
+            ],
+            "That is the answer for [3, 4]. Adding is not scaling: the ratio 3 : 4 is gone.": [
+                3 / sqrt(12.5),
+                4 / sqrt(12.5),
+            ],
+            "That is LayerNorm's answer: RMSNorm does not subtract the mean.": [-1.0, 1.0],
+            "Divide by the root of the mean of the squares, not of their sum.": [
+                13 / sqrt(365),
+                14 / sqrt(365),
+            ],
+        },
+        hints=["The squares of 13 and 14 are 169 and 196. What is the root of their mean?"],
     ),
     Exercise(
         name="norm_parameters",
@@ -197,6 +195,11 @@ EXERCISES = (
                 _jacobian_without_d
             ),
             "eps is missing.": lambda x, eps: _jacobian(x, 0.0),
+            "δ is 1 on the diagonal and 0 beside it, torch.eye(D). This has 1 everywhere.": (
+                _jacobian_of_ones
+            ),
+            "x * x has one number for each coordinate; the table of all products is "
+            "torch.outer(x, x).": _jacobian_entrywise,
             "The sign: growing x_j makes the denominator larger, and every y smaller.": (
                 lambda x, eps: 2 * _jacobian_diagonal_only(x, eps) - _jacobian(x, eps)
             ),

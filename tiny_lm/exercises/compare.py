@@ -1,0 +1,140 @@
+"""Two results side by side: how far apart they are, in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tiny_lm.exercises.running import Outcome, where
+
+ROUNDING = 16  # this many last digits are rounding: sums in another order differ by a few
+
+
+@dataclass(frozen=True)
+class Gap:
+    """What lies between two results: empty words if they agree.
+
+    `largest` is the largest difference; `exact` says that it is rounding and no more.
+    """
+
+    words: str = ""
+    largest: float = 0.0
+    exact: bool = True
+
+
+def between(expected: Outcome, got: Outcome, rtol: float | None, atol: float) -> Gap:
+    """The gap between two outcomes: exception, value, gradients, arguments left alone."""
+    if expected.raised or got.raised:
+        return Gap(_about_errors(expected, got))
+    gap = gap_of(expected.value, got.value, rtol, atol)
+    if gap.words:
+        return gap
+    gaps = [gap]
+    for want, have in zip(expected.gradients, got.gradients, strict=True):
+        if have is None:
+            have = torch.zeros_like(want)
+        gap = gap_of(want, have, rtol, atol)
+        if gap.words:
+            return Gap(f"the result is right, its gradient is not: {gap.words}", gap.largest)
+        gaps.append(gap)
+    if got.changed and not expected.changed:
+        return Gap("the result is right, but the function changes what it is given")
+    return Gap("", max(g.largest for g in gaps), all(g.exact for g in gaps))
+
+
+def _about_errors(expected: Outcome, got: Outcome) -> str:
+    if expected.raised:
+        kind = type(expected.raised)
+        if type(got.raised) is kind:
+            return ""
+        if got.raised:
+            return f"expected a {kind.__name__}, got {show(got.raised)}{_at(got.raised)}"
+        if isinstance(got.value, Exception):
+            return f"expected a {kind.__name__} to be raised; this one is returned: write `raise`"
+        return f"expected a {kind.__name__}, got {show(got.value)}"
+    return f"expected {show(expected.value)}, but it raises {show(got.raised)}{_at(got.raised)}"
+
+
+def _at(problem: BaseException) -> str:
+    line = where(problem)
+    return f", in the line `{line}`" if line else ""
+
+
+def gap_of(expected: Any, got: Any, rtol: float | None, atol: float) -> Gap:
+    """The gap between two values. `rtol` None means: to the rounding of the expected dtype."""
+    if isinstance(expected, str) and isinstance(got, str):
+        got = got.strip().lower()  # " C" is the choice "c"
+    if isinstance(expected, str | bool):
+        same = isinstance(got, type(expected)) and got == expected
+        return Gap("" if same else f"expected {expected!r}, got {show(got)}")
+    try:
+        want, have = numbers(expected), numbers(got)
+    except (TypeError, ValueError, RuntimeError):
+        return Gap(f"expected {show(expected)}, got {show(got)}")
+    if want.shape != have.shape:
+        return Gap(f"expected shape {list(want.shape)}, got {list(have.shape)}")
+    if isinstance(expected, Tensor) and isinstance(got, Tensor) and expected.dtype != got.dtype:
+        return Gap(f"expected {expected.dtype}, got {got.dtype}")
+    rounding = _last_digit(expected)
+    if isinstance(expected, int):
+        rtol = 0.0  # a count is right or wrong
+    elif rtol is None:
+        rtol, atol = 4 * ROUNDING * rounding, rounding
+    apart = torch.where((want == have) | (want.isnan() & have.isnan()), 0.0, (want - have).abs())
+    largest = float(apart.max()) if apart.numel() else 0.0
+    if torch.allclose(want, have, rtol=rtol, atol=atol, equal_nan=True):
+        scale = float(want.abs().nan_to_num().max()) if want.numel() else 0.0
+        return Gap("", largest, largest <= ROUNDING * rounding * scale)
+    digits = 6 if show(expected) != show(got) else 12
+    return Gap(
+        f"expected {show(expected, digits)}, got {show(got, digits)} "
+        f"(largest difference {largest:.3g})",
+        largest,
+    )
+
+
+def _last_digit(expected: Any) -> float:
+    """The relative size of the last digit that the expected numbers have."""
+    is_float = isinstance(expected, Tensor) and expected.is_floating_point()
+    return torch.finfo(expected.dtype if is_float else torch.float64).eps
+
+
+def numbers(value: Any) -> Tensor:
+    """A number, list or tensor as float64, which holds all that the others can."""
+    if isinstance(value, Tensor):
+        return value.detach().to(torch.float64)
+    return torch.as_tensor(value, dtype=torch.float64)
+
+
+def show(value: Any, digits: int = 6) -> str:
+    """A value as people write it, short enough for a sentence."""
+    if isinstance(value, BaseException):
+        return f"{type(value).__name__}: {value}".removesuffix(": ")
+    if isinstance(value, str | bool):
+        return repr(value)
+    try:
+        array = numbers(value)
+    except (TypeError, ValueError, RuntimeError):
+        return repr(value)
+    if array.numel() > 12:
+        return f"numbers of shape {list(array.shape)}"
+    return _rounded(array.tolist(), digits)
+
+
+def show_argument(value: Any) -> str:
+    """An argument of a case, with what is not to be seen from its numbers."""
+    words = show(value)
+    if not isinstance(value, Tensor):
+        return words
+    special = [] if value.dtype == torch.float32 else [str(value.dtype).removeprefix("torch.")]
+    special += [] if value.is_contiguous() else ["not contiguous"]
+    return f"{words} ({', '.join(special)})" if special else words
+
+
+def _rounded(value: Any, digits: int) -> str:
+    if isinstance(value, list):
+        return "[" + ", ".join(_rounded(item, digits) for item in value) + "]"
+    return f"{value:.{digits}g}"
