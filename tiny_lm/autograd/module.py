@@ -56,7 +56,7 @@ def copy_weights(source: Any, target: Any) -> None:
 
 
 class Linear(Module):
-    """A matrix without bias: `[..., inputs] -> [..., outputs]`, y = x Wᵀ; W starts with std 0.02."""
+    """A matrix without bias: `[..., inputs] -> [..., outputs]`, y = x Wᵀ; W starts at std 0.02."""
 
     def __init__(self, inputs: int, outputs: int, *, dtype: Any = np.float64, seed: Seed = 0):
         self.weight = _drawn((outputs, inputs), dtype, seed)
