@@ -66,7 +66,8 @@ class MicroscopePicture(Picture):
         )
         (self.of_total,) = axes.plot([], [], "o", color=BLUE, ms=8, label="I + J")
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
-        self.singular = axes.text(1.06, 0.05, "", transform=axes.transAxes, fontsize=10)
+        words = "singular values\nof I + J:\n1.000\n1.000"  # as wide as they will be
+        self.singular = axes.text(1.06, 0.05, words, transform=axes.transAxes, fontsize=10)
         return [self.of_branch, self.of_total, self.singular]
 
     def _depth(self, axes: Axes) -> list:

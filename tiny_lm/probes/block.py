@@ -86,29 +86,6 @@ def _rms(x: Tensor) -> list[float]:
 
 
 @dataclass(frozen=True)
-class TapMaps:
-    """The four values that a block names, as maps of T positions by D coordinates."""
-
-    layer: int
-    maps: dict[str, list[list[float]]]
-    sizes: dict[str, list[float]]  # RMS of each row
-
-
-@torch.no_grad()
-def tap_maps(model: nn.Module, tokens: Tensor, layer: int) -> TapMaps:
-    """Run a model and keep what one of its blocks names; the batch axis is dropped."""
-    tap = Recorder()
-    model(tokens, tap=tap)
-    names = ("norm.attn", "resid.attn", "norm.ffn", "resid.ffn")
-    values = {name: tap[f"blocks.{layer}.{name}"] for name in names}
-    return TapMaps(
-        layer=layer,
-        maps={name: value[0].tolist() for name, value in values.items()},
-        sizes={name: _rms(value) for name, value in values.items()},
-    )
-
-
-@dataclass(frozen=True)
 class StreamSizes:
     """The stream after the embedding (0) and after each block: RMS at each position."""
 
