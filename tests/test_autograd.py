@@ -293,7 +293,7 @@ def test_the_check_names_tensor_index_expected_and_got(monkeypatch):
     monkeypatch.setitem(OPERATIONS, "multiply", damaged("multiply", 1, lambda g: -g))
     a, b = Tensor([[1.0, 2.0]]), Tensor([[4.0, 8.0]])
     with pytest.raises(
-        ValueError, match=r"^gradients: expected (\S+) for tensor 1 at \[0, 0\], got -\1$"
+        ValueError, match=r"^gradients: expected 1 for tensor 1 at \[0, 0\], got -1$"
     ):
         gradients(lambda a, b: (a * b).sum(), a, b)
     assert a.data.tolist() == [[1, 2]] and b.data.tolist() == [[4, 8]]  # each nudge taken back

@@ -17,9 +17,10 @@ def gradients(
 
     measured = (f(x + step) − f(x − step)) / (2 · step)
 
-    A result of more than one number is first multiplied by fixed weights and summed, so that no
-    entry's gradient can hide behind another's. `tolerance` is relative for derivatives above 1 and
-    absolute below; the method's own error is about step² there. Returns the largest difference.
+    A result of more than one number is first multiplied by fixed random weights and summed, so
+    that no entry's gradient can hide behind another's. `tolerance` is relative for derivatives
+    above 1 and absolute below; the method's own error is about step². Returns the largest
+    difference.
     Raises ValueError that names the first entry which differs by more, and for tensors that are
     not float64: in float32 the measurement itself is too coarse.
     """
@@ -28,8 +29,9 @@ def gradients(
             fail("gradients", f"float64 in tensor {number}", tensor.dtype)
         tensor.grad = None
     result = f(*tensors)
-    weights = np.random.default_rng(0).uniform(0.5, 1.5, result.shape)
-    weights *= np.where(np.arange(weights.size).reshape(weights.shape) % 2, -1, 1)
+    weights = np.ones(result.shape)
+    if weights.size > 1:
+        weights = np.random.default_rng(0).normal(size=result.shape)
     result.backward(weights)
 
     def weighted() -> float:

@@ -1,4 +1,4 @@
-"""Chapter 04: pictures of the wiring of a block, its taps, and the stream."""
+"""Chapter 04: pictures of the wiring of a block, and of the stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chapter 04: the numbers behind the wiring of a block and its taps."""
+"""Chapter 04: the numbers behind the wiring of a block and its stream."""
 
 from __future__ import annotations
 
