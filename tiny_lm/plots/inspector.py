@@ -78,4 +78,5 @@ def _map(axes: Axes, rows: int, width: int) -> Any:
 
 
 def _size(value: float) -> str:
-    return f"{value:.3g}" if value >= 1000 or 0 < value < 0.01 else f"{value:.2f}"
+    """Three digits: as many as a 32-bit model prints alike on every machine."""
+    return f"{value:#.3g}".removesuffix(".")

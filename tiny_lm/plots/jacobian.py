@@ -46,6 +46,7 @@ class MicroscopePicture(Picture):
             width_ratios=(1, 1, 1.4),
             height_ratios=(1.1, 1),
         )
+        self.figure.get_layout_engine().set(w_pad=0.08)
         self.jacobian = _Table(spots["J"], "J, the branch")
         self.total = _Table(spots["total"], "I + J, the sum")
         moving = self._plane(spots["plane"]) + self._depth(spots["depth"])
@@ -77,7 +78,7 @@ class MicroscopePicture(Picture):
         axes.axhline(1, color=BLACK, lw=0.8)
         (self.most,) = axes.plot([], [], "-", color=BLUE, lw=4, alpha=0.5, label="at most")
         (self.least,) = axes.plot([], [], "-.", color=GREEN, label="at least")
-        self.zeros = [axes.text(0, 0, " 0", color=c, va="bottom") for c in (BLUE, GREEN)]
+        self.zeros = [axes.text(0, 1, " 0", color=c, va="bottom") for c in (BLUE, GREEN)]
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
         return [self.most, self.least, *self.zeros]
 
