@@ -234,6 +234,13 @@ def test_the_dtype_stays(dtype):
     assert y.dtype == x.grad.dtype == dtype
 
 
+def test_a_gradient_has_its_tensors_dtype():
+    x = Tensor([1.0, 2.0], np.float32)
+    y = (x * np.array([3.0, 4.0])).sum()  # a float64 constant makes a float64 result
+    y.backward()
+    assert (y.dtype, x.grad.dtype) == (np.float64, np.float32)
+
+
 def test_a_float_array_is_not_copied_and_an_operation_leaves_it_alone():
     array = np.array([3.0, 4.0])
     x = Tensor(array)

@@ -81,6 +81,8 @@ OPERATIONS: dict[str, Operation] = {
 
 def unbroadcast(g: ndarray, shape: tuple[int, ...]) -> ndarray:
     """Undo broadcasting: an entry that was used many times gets the sum of all its gradients."""
+    if g.shape == shape:
+        return g
     g = g.sum(axis=tuple(range(g.ndim - len(shape))))
     repeated = tuple(axis for axis, size in enumerate(shape) if size == 1 and g.shape[axis] != 1)
     return g.sum(axis=repeated, keepdims=True)

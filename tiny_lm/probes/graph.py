@@ -109,27 +109,28 @@ def _graph(
     seed: list[float],
     step: int,
 ) -> Graph:
-    """Walk back `step` steps and write down what has arrived where."""
+    """Walk back `step` steps from the last tensor drawn, and write down what has arrived where."""
     number = {id(tensor): i for i, (tensor, _, _) in enumerate(drawing)}
-    kinds = {(number[id(a)], number[id(b)]): "branch" for a, b in branches}
-    kinds[number[id(direct[0])], number[id(direct[1])]] = "direct"
-    y = drawing[-1][0]
-    walk = [(t, whole, shares) for t, whole, shares in walk_back(y, seed) if t.operation]
-    arrived: dict[int, np.ndarray] = {}
-    passed, words = set(), "Forward only: no gradient yet."
-    if step >= 1:
-        arrived[number[id(y)]] = np.array(seed)
-        words = "The gradient starts at y."
-    for tensor, _, shares in walk[: max(0, step - 1)]:
-        end = number[id(tensor)]
+
+    def edge(start: Tensor, end: Tensor) -> tuple[int, int]:
+        return number[id(start)], number[id(end)]
+
+    result = drawing[-1][0]
+    walk = [part for part in walk_back(result, seed) if part[0].operation]
+    done = walk[: max(0, step - 1)]
+    arrived = {number[id(result)]: np.array(seed)} if step else {}
+    for tensor, _, shares in done:
         for parent, share in zip(tensor.parents, shares, strict=True):
-            start = number[id(parent)]
-            arrived[start] = arrived.get(start, 0.0) + share
-            passed.add((start, end))
-        words = f"At “{drawing[end][1]}”: {RULES[tensor.operation]}."
-    edges = [(number[id(p)], number[id(t)]) for t, _, _ in reversed(walk) for p in t.parents]
-    edges = list(dict.fromkeys(edges))  # x · x uses x twice
-    active = number[id(walk[step - 2][0])] if step >= 2 else None
+            at = number[id(parent)]
+            arrived[at] = arrived.get(at, 0.0) + share
+    passed = {edge(parent, tensor) for tensor, _, _ in done for parent in tensor.parents}
+    edges = dict.fromkeys(edge(p, t) for t, _, _ in reversed(walk) for p in t.parents)
+    kinds = {edge(*direct): "direct"} | {edge(*pair): "branch" for pair in branches}
+    words = "The gradient starts at y." if step else "Forward only: no gradient yet."
+    active = None
+    if done:
+        active = number[id(done[-1][0])]
+        words = f"At “{drawing[active][1]}”: {RULES[done[-1][0].operation]}."
     nodes = [
         Node(
             name=name,
@@ -141,12 +142,5 @@ def _graph(
         )
         for i, (tensor, name, place) in enumerate(drawing)
     ]
-    return Graph(
-        title=title,
-        paths=paths,
-        nodes=nodes,
-        edges=[Edge(*edge, kinds.get(edge, ""), edge in passed) for edge in edges],
-        step=step,
-        steps=1 + len(walk),
-        words=words,
-    )
+    lines = [Edge(*ends, kinds.get(ends, ""), ends in passed) for ends in edges]
+    return Graph(title, paths, nodes, lines, step, steps=1 + len(walk), words=words)
