@@ -1,5 +1,7 @@
 """Three as one: lists, NumPy and torch agree in values and gradients, and learn alike."""
 
+from math import cos, exp, sin, sqrt
+
 import numpy as np
 import pytest
 import torch
@@ -147,6 +149,61 @@ def test_the_block(seed, batch, positions, shape, hidden):
     nn.copy_weights(ours, theirs)
     x, twin = pair(rng.normal(size=(batch, positions, width)))
     agree(ours(x), theirs(twin), (x, twin), *weight_pairs(ours, theirs), seed=seed)
+
+
+def times(matrix, x):
+    return [sum(w * v for w, v in zip(row, x, strict=True)) for row in matrix]
+
+
+def turned(x, position, heads, theta=10_000.0):
+    """RoPE on one vector, head after head, pair after pair."""
+    d, out = len(x) // heads, list(x)
+    for i in range(0, len(x), 2):
+        angle = position * theta ** (-(i % d) / d)
+        out[i] = x[i] * cos(angle) - x[i + 1] * sin(angle)
+        out[i + 1] = x[i] * sin(angle) + x[i + 1] * cos(angle)
+    return out
+
+
+def attended(q, keys, values, heads):
+    """One query's answer from the keys and values up to its own position."""
+    d, out = len(q) // heads, []
+    for part in (slice(h * d, h * d + d) for h in range(heads)):
+        scores = [sum(a * b for a, b in zip(q[part], k[part], strict=True)) for k in keys]
+        raw = [exp(score / sqrt(d)) for score in scores]
+        shares = [r / sum(raw) for r in raw]
+        parts = [value[part] for value in values]
+        out += [sum(s * v[i] for s, v in zip(shares, parts, strict=True)) for i in range(d)]
+    return out
+
+
+def block_on_lists(rows, weights, heads, eps):
+    """The block on one text, a list of vectors, with nothing but Python's own numbers."""
+    w = {name.removesuffix(".weight"): value.tolist() for name, value in weights.items()}
+    normed = [plain.rms_norm(x, w["norm1.scale"], eps) for x in rows]
+    q, k, v = ([times(w[f"attention.{n}_proj"], x) for x in normed] for n in "qkv")
+    q, k = ([turned(x, t, heads) for t, x in enumerate(part)] for part in (q, k))
+    answers = [attended(q[t], k[: t + 1], v[: t + 1], heads) for t in range(len(rows))]
+    out = []
+    for x, answer in zip(rows, answers, strict=True):
+        h = plain.residual_add(x, times(w["attention.out_proj"], answer))
+        read = plain.rms_norm(h, w["norm2.scale"], eps)
+        gate, up = times(w["ffn.gate_proj"], read), times(w["ffn.up_proj"], read)
+        hidden = [g / (1 + exp(-g)) * u for g, u in zip(gate, up, strict=True)]
+        out.append(plain.residual_add(h, times(w["ffn.down_proj"], hidden)))
+    return out
+
+
+@modest
+@given(seeds, st.integers(1, 5), st.sampled_from([(4, 1), (8, 2)]))
+def test_the_block_on_lists(seed, positions, shape):
+    rng, (width, heads) = np.random.default_rng(seed), shape
+    block = nn.Block(width, heads, 5, eps=1e-6)
+    for _, weight in block.parameters():
+        weight.data[:] = rng.normal(size=weight.shape) / np.sqrt(weight.shape[-1])
+    rows = rng.normal(size=(positions, width))
+    expected = block_on_lists(rows.tolist(), block.state_dict(), heads, 1e-6)
+    np.testing.assert_allclose(block(Tensor(rows[None])).data[0], expected, **EXACT)
 
 
 def test_every_weight_of_a_block_against_central_differences():
