@@ -192,6 +192,8 @@ def test_the_microscope_picture():
     assert [t.get_text() for t in picture.total.texts] == ["1.000", "−2.000", "2.000", "1.000"]
     assert sorted(picture.of_total.get_ydata()) == near([-2, 2])
     assert list(picture.of_total.get_xdata()) == near([1, 1])
+    assert sorted(picture.of_branch.get_ydata()) == near([-2, 2])
+    assert list(picture.of_branch.get_xdata()) == near([0, 0])
     assert picture.most.get_ydata() == near(5 ** (np.arange(13) / 2))
     assert "1.000 + 2.000i and 1.000 − 2.000i" in picture.sentence
     assert "singular values 2.236 and 2.236" in picture.sentence
