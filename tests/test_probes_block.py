@@ -9,10 +9,10 @@ import torch
 from tiny_lm.layers import BLOCKS
 from tiny_lm.model import ModelConfig, TinyLM
 from tiny_lm.plots.attention import CausalityPicture, RopePicture
-from tiny_lm.plots.block import StreamPicture, TapMapPicture, WiringPicture
+from tiny_lm.plots.block import StreamPicture, WiringPicture
 from tiny_lm.plots.picture import RED, SKY
 from tiny_lm.probes.attention import FAULTS, POSITIONS, causality, rope_score
-from tiny_lm.probes.block import StreamSizes, stream_sizes, tap_maps, wiring
+from tiny_lm.probes.block import StreamSizes, stream_sizes, wiring
 
 NOTHING = {"rel": 0, "abs": 1e-12}  # float64, and numbers near 1
 
@@ -175,7 +175,7 @@ def test_a_norm_stands_in_the_branch_or_on_the_direct_path():
     assert not any(part.get_visible() for norm in picture.norms for part in norm)
 
 
-# taps of a model
+# the stream of a model
 
 
 @pytest.fixture(scope="module")
@@ -187,30 +187,6 @@ def model():
 
 
 TOKENS = torch.tensor([[3, 1, 4, 1, 5]])
-
-
-def test_maps_are_positions_by_width_and_hold_what_the_block_computed(model):
-    numbers = tap_maps(model, TOKENS, layer=1)
-    block, x = model.blocks[1], model.blocks[0](model.embedding(TOKENS))
-    assert list(numbers.maps) == ["norm.attn", "resid.attn", "norm.ffn", "resid.ffn"]
-    assert np.shape(numbers.maps["norm.attn"]) == (5, 32)
-    with torch.no_grad():
-        h = x + block.attention(block.norm1(x))
-        y = h + block.ffn(block.norm2(h))
-    for name, value in {
-        "norm.attn": block.norm1(x), "resid.attn": h, "norm.ffn": block.norm2(h), "resid.ffn": y,
-    }.items():  # fmt: skip
-        assert np.array(numbers.maps[name]) == near(value[0].detach().numpy())
-        assert numbers.sizes[name] == near(value[0].square().mean(-1).sqrt().tolist())
-
-
-def test_the_map_picture_shows_each_map_under_its_name(model):
-    numbers = tap_maps(model, TOKENS, layer=2)
-    picture = TapMapPicture(numbers)
-    shown = {a.get_title(): a.images[0].get_array() for a in picture.figure.axes if a.get_title()}
-    assert set(shown) == {f"blocks.2.{name}" for name in numbers.maps}
-    for name, rows in numbers.maps.items():
-        assert np.asarray(shown[f"blocks.2.{name}"]) == near(np.array(rows))
 
 
 def test_stream_sizes_follow_the_embedding_and_every_block(model):

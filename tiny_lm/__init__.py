@@ -9,6 +9,7 @@ Shapes, one legend for the whole package:
 Where to look:
 
     plain       RMS, RMSNorm and the residual addition on lists of numbers
+    autograd    the same, and a whole decoder, in NumPy, with gradients one can follow
     shapes      the shape checks that every layer shares
     taps        names for the values inside a forward pass; record or edit them
     config      ModelConfig, TrainConfig

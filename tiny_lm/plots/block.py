@@ -1,4 +1,4 @@
-"""Chapter 04: pictures of the wiring of a block, its taps, and the stream."""
+"""Chapter 04: pictures of the wiring of a block, and of the stream."""
 
 from __future__ import annotations
 
@@ -113,41 +113,6 @@ class WiringPicture(Picture):
         }
         for name, (x, y, text) in places.items():
             self.texts[name].set(x=x, y=y, text=text)
-
-
-class TapMapPicture(Picture):
-    """The four named values of a block as maps, a row for each position."""
-
-    width, height = 700, 330
-
-    def build(self, numbers: Any) -> list:
-        axes = self.figure.subplots(2, 2, sharex=True, sharey=True)
-        for place, (name, rows) in zip(axes.T.flat, numbers.maps.items(), strict=True):
-            rows = np.array(rows)
-            reach = 3 * np.sqrt(np.mean(rows**2))
-            extent = (0.5, rows.shape[1] + 0.5, rows.shape[0] + 0.5, 0.5)
-            image = place.imshow(
-                rows, cmap="PuOr", vmin=-reach, vmax=reach, aspect="auto", extent=extent
-            )
-            place.set_title(f"blocks.{numbers.layer}.{name}")
-            place.set_yticks(range(1, len(rows) + 1))
-            place.grid(False)
-            self.figure.colorbar(image, ax=place)
-        for place in axes[:, 0]:
-            place.set_ylabel("position")
-        for place in axes[1]:
-            place.set_xlabel("coordinate")
-        return []
-
-    def update(self, numbers: Any) -> str:
-        parts = [
-            f"{name} {min(sizes):.2f} to {max(sizes):.2f}" for name, sizes in numbers.sizes.items()
-        ]
-        rows, width = np.shape(numbers.maps["norm.attn"])
-        return (
-            f"Four maps of {rows} positions by {width} coordinates. "
-            f"RMS of their rows: {', '.join(parts)}."
-        )
 
 
 class StreamPicture(Picture):

@@ -1,4 +1,4 @@
-"""Chapter 04: the numbers behind the wiring of a block and its taps."""
+"""Chapter 04: the numbers behind the wiring of a block and its stream."""
 
 from __future__ import annotations
 
@@ -83,29 +83,6 @@ def _row(x: Tensor) -> list[float]:
 def _rms(x: Tensor) -> list[float]:
     """Size of the vector at each position: `[1, T, D] -> T numbers`, in float64."""
     return x[0].double().square().mean(dim=-1).sqrt().tolist()
-
-
-@dataclass(frozen=True)
-class TapMaps:
-    """The four values that a block names, as maps of T positions by D coordinates."""
-
-    layer: int
-    maps: dict[str, list[list[float]]]
-    sizes: dict[str, list[float]]  # RMS of each row
-
-
-@torch.no_grad()
-def tap_maps(model: nn.Module, tokens: Tensor, layer: int) -> TapMaps:
-    """Run a model and keep what one of its blocks names; the batch axis is dropped."""
-    tap = Recorder()
-    model(tokens, tap=tap)
-    names = ("norm.attn", "resid.attn", "norm.ffn", "resid.ffn")
-    values = {name: tap[f"blocks.{layer}.{name}"] for name in names}
-    return TapMaps(
-        layer=layer,
-        maps={name: value[0].tolist() for name, value in values.items()},
-        sizes={name: _rms(value) for name, value in values.items()},
-    )
 
 
 @dataclass(frozen=True)
