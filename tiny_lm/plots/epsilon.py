@@ -83,7 +83,7 @@ class PartsPicture(Picture):
         self.name = plane.text(0, 0, "goes back", color=BLUE, ha="right", va="bottom")
         size_axis(axes, -8, 4, 2)
         axes.set_yscale("log")
-        axes.set(ylim=(1e-13, 1e9), title="factor on each part of the gradient")
+        axes.set(ylim=(1e-25, 1e9), title="factor on each part of the gradient")
         (self.across,) = axes.plot(numbers.sizes, numbers.acrosses, color=BLUE, label="across x")
         (self.along,) = axes.plot(
             numbers.sizes, numbers.alongs, "--", color=ORANGE, label="along x"

@@ -47,6 +47,7 @@ class ScaleShiftPicture(Picture):
 
     def build(self, numbers: Any) -> list:
         inputs, rms, layer = self.figure.subplots(1, 3)
+        self.figure.get_layout_engine().set(rect=(0.03, 0, 0.97, 1))  # room for ticks like −600
         entries = np.arange(len(numbers.x))
         self.inputs = inputs
         self.bars = [
@@ -75,7 +76,8 @@ class ScaleShiftPicture(Picture):
                 bar.set_height(value)
         largest = max(abs(value) for value in numbers.x)
         reach = next(r for r in (6, 12, 25, 60, 120, 250, 600) if r > largest)
-        self.inputs.set_ylim(-reach, reach)
+        if self.inputs.get_ylim() != (-reach, reach):  # else every move would draw all again
+            self.inputs.set_ylim(-reach, reach)
         return (
             f"Times {numbers.factor:.3g}, plus {numbers.offset:.1f}. Largest move of an entry: "
             f"{numbers.rms_change:.4f} after RMSNorm, {numbers.layer_change:.4f} after LayerNorm "
