@@ -37,7 +37,7 @@ TABLE = {
     "probes":     (LIBRARY,                                  "numpy torch"),
     "exercises":  (LIBRARY + " probes",                      "numpy torch"),
     "plots":      ("",                                       "numpy matplotlib PIL"),
-    "widgets":    ("probes plots exercises shapes",          "ipywidgets IPython traitlets"),
+    "widgets":    ("probes plots exercises shapes",          "ipywidgets platformdirs traitlets"),
     "lessons":    (LIBRARY + " probes exercises",            "numpy torch"),
     "cli":        ("*",                                      "*"),
     "__main__":   ("*",                                      "*"),

@@ -232,3 +232,10 @@ def test_the_stream_picture_draws_every_position():
     assert sorted(map(tuple, drawn)) == sorted(zip(*numbers.sizes, strict=True))
     assert picture.figure.axes[0].get_xlim()[1] < 16  # the axis ends with the last block
     assert "946 after 12 (most after 12), 350 after 15" in picture.sentence
+
+
+def test_the_wiring_says_when_norms_are_off_and_writes_large_numbers_out():
+    picture = WiringPicture(wiring(size=100.0, norms=False))
+    assert picture.sentence.startswith("Pre-norm, norms left out, x = [300, 400]")
+    assert "y = [903, 1200]" in picture.sentence and "e+" not in picture.sentence
+    assert "left out" not in picture.show(wiring())

@@ -547,3 +547,13 @@ def test_constant_rows_and_one_large_coordinate():
     y = RMSNorm(512).double()(x)
     assert y[7].item() == near(math.sqrt(512), rel=1e-4) and y[7] < math.sqrt(512)
     assert y[1].item() == near(0.00226, abs=5e-6)
+
+
+def test_a_value_beyond_the_axis_stands_at_its_edge_as_an_arrow():
+    picture = LaboratoryPicture(laboratory(1e-5, 3e-4, "float16", "inside", PLAIN))
+    far = laboratory(1e-6, 10**-3.75, "float16", "outside", PLAIN)
+    assert far.output.here > 1.5
+    picture.show(far)
+    assert picture.here[0].get_marker() == "^" and picture.here[0].get_ydata() == [1.5]
+    picture.show(laboratory(1e-5, 1.0, "float16", "inside", PLAIN))
+    assert picture.here[0].get_marker() == "o"

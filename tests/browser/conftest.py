@@ -12,6 +12,7 @@ import time
 import urllib.request
 from pathlib import Path
 
+import nbformat
 import pytest
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
@@ -33,6 +34,24 @@ SETTINGS = {
     "notebook-extension/tracker": {"windowingMode": "none"},
 }
 
+# A lab whose probe takes three tenths of a second, and which writes down what it was asked.
+SLOW = """
+import time
+from pathlib import Path
+from tiny_lm.plots.rms import PairPicture
+from tiny_lm.probes.rms import pair
+from tiny_lm.widgets.controls import slider
+from tiny_lm.widgets.lab import Lab
+
+def slow(x1):
+    time.sleep(0.3)
+    with open("asked.txt", "a") as file:
+        print(x1, file=file)
+    return pair(x1, 4.0)
+
+Lab(slow, PairPicture, {"x1": slider("x1", -6, 6, 3.0)})
+"""
+
 
 def free_port():
     with socket.socket() as s:
@@ -41,16 +60,25 @@ def free_port():
 
 
 @pytest.fixture(scope="session")
-def lab_url(tmp_path_factory):
-    """A JupyterLab of its own: loopback, a free port, no token, its own settings and notebooks."""
+def work(tmp_path_factory):
+    """The folder of a JupyterLab: its settings, and a copy of the notebooks."""
     if CHROMIUM is None:
         pytest.skip("no chromium found: apt-get install chromium")
     work = tmp_path_factory.mktemp("lab")
     shutil.copytree(NOTEBOOKS, work / "notebooks")
+    slow = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(SLOW)])
+    slow.metadata.kernelspec = {"name": "python3", "display_name": "Python 3"}
+    nbformat.write(slow, work / "notebooks/slow.ipynb")
     for name, settings in SETTINGS.items():
         file = work / f"settings/@jupyterlab/{name}.jupyterlab-settings"
         file.parent.mkdir(parents=True)
         file.write_text(json.dumps(settings))
+    return work
+
+
+@pytest.fixture(scope="session")
+def lab_url(work):
+    """A JupyterLab of its own: loopback, a free port, no token."""
     environment = {
         **os.environ,
         "JUPYTER_CONFIG_DIR": str(work / "config"),
@@ -82,6 +110,18 @@ def wait_until_up(url, server, log):
             assert server.poll() is None, log.read_text()
             time.sleep(0.5)
     raise TimeoutError(log.read_text())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Keep a picture of the page that a test failed on, and say where it is."""
+    report = yield
+    page = getattr(item, "funcargs", {}).get("page")
+    if report.when == "call" and report.failed and page is not None:
+        picture = item.funcargs["tmp_path"] / "page.png"
+        page.screenshot(path=picture)
+        report.sections.append(("the page as it was", str(picture)))
+    return report
 
 
 @pytest.fixture

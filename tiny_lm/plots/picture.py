@@ -61,6 +61,15 @@ class Picture(ABC):
             artist.set_animated(True)
         self._background: Any = None
         self.sentence = self.show(numbers)
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        """Place the axes once: they stay there, so that nothing jumps when limits change."""
+        with rc_context(STYLE):
+            for _ in range(4):  # each round settles what the last one left, to a quarter or better
+                if engine := self.figure.get_layout_engine():
+                    engine.execute(self.figure)
+        self.figure.set_layout_engine("none")
 
     @abstractmethod
     def build(self, numbers: Any) -> Sequence[Artist]:
@@ -81,7 +90,6 @@ class Picture(ABC):
         if self._background is None or self.figure.stale:  # animated artists do not make it stale
             with rc_context(STYLE):
                 self._canvas.draw()  # leaves the animated artists out
-            self.figure.set_layout_engine("none")  # from now on the axes stay where they are
             self._background = self._canvas.copy_from_bbox(self.figure.bbox)
         self._canvas.restore_region(self._background)
         for artist in self._moving:

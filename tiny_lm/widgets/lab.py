@@ -43,7 +43,7 @@ class Lab:
         reset = ipywidgets.Button(description="Reset", layout={"width": "80px"})
         reset.on_click(lambda _: self.reset())
         for control in self.controls.values():
-            control.observe(lambda _: self._moved(), names="value")
+            control.observe(lambda _: self.draw(), names="value")
         self._busy = ipywidgets.HTML()
         below = ipywidgets.HBox([reset, self._busy])
         self.box = ipywidgets.VBox([*self.controls.values(), below, self._image])
@@ -68,9 +68,10 @@ class Lab:
                 control.value = self._defaults[name]
         finally:
             self._resetting = False
-        self._moved()
+        self.draw()
 
-    def _moved(self) -> None:
+    def draw(self) -> None:
+        """Run the probe where the controls stand and show what it returns, or what went wrong."""
         if self._resetting:
             return
         try:
