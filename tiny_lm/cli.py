@@ -70,6 +70,16 @@ def _parser() -> Parser:
     verb.add_argument("model", metavar="NAME|PATH", help=model)
     verb.add_argument("--prompt", help=f"default: {PROMPT!r}")
     verb.set_defaults(run=_inspect)
+
+    verb = verbs.add_parser("host", help="write the repository's address into this checkout")
+    verb.add_argument("url", help='such as https://github.com/NAME/BOOK; "" takes it out')
+    verb.add_argument("--branch", default="main", help="that badges open (default: %(default)s)")
+    verb.set_defaults(run=_host)
+
+    verb = verbs.add_parser("release", help="copies of the notebooks for others")
+    verb.add_argument("out", type=Path, metavar="OUT", help="an empty folder, or a new one")
+    verb.add_argument("--colab", action="store_true", help="with the package inside each of them")
+    verb.set_defaults(run=_release)
     return parser
 
 
@@ -135,6 +145,22 @@ def _inspect(chosen: argparse.Namespace) -> int:
                 raise
             ids = some  # a tokenizer that does not have the letters of our own prompt
     print(inspect(model, ids, tokenizer))
+    return 0
+
+
+def _host(chosen: argparse.Namespace) -> int:
+    from tiny_lm.host import host
+
+    for path in host(chosen.url, branch=chosen.branch):
+        print("written:", path)
+    return 0
+
+
+def _release(chosen: argparse.Namespace) -> int:
+    from tiny_lm import colab
+
+    for path in colab.release(chosen.out):
+        print("written:", path)
     return 0
 
 
