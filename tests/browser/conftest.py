@@ -116,7 +116,7 @@ def wait_until_up(url, server, log):
 def pytest_runtest_makereport(item, call):
     """Keep a picture of the page that a test failed on, and say where it is."""
     report = yield
-    page = getattr(item, "funcargs", {}).get("page")
+    page = getattr(item, "funcargs", {}).get("browser_page")
     if report.when == "call" and report.failed and page is not None:
         picture = item.funcargs["tmp_path"] / "page.png"
         page.screenshot(path=picture)
@@ -125,8 +125,10 @@ def pytest_runtest_makereport(item, call):
 
 
 @pytest.fixture
-def page(lab_url, tmp_path):
-    """A page of a new browser profile; `page.errors` collects what the console complains of."""
+def browser_page(tmp_path):
+    """A page of a new browser profile."""
+    if CHROMIUM is None:
+        pytest.skip("no chromium found: apt-get install chromium")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -137,8 +139,13 @@ def page(lab_url, tmp_path):
             args=FLAGS,
             viewport={"width": 1280, "height": 1100},
         )
-        page = context.new_page()
-        page.errors = []
-        page.on("console", lambda m: page.errors.append(m.text) if m.type == "error" else None)
-        yield page
+        yield context.new_page()
         context.close()
+
+
+@pytest.fixture
+def page(lab_url, browser_page):
+    """A page for JupyterLab; `page.errors` collects what the console complains of."""
+    errors = browser_page.errors = []
+    browser_page.on("console", lambda m: errors.append(m.text) if m.type == "error" else None)
+    return browser_page

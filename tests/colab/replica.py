@@ -92,6 +92,7 @@ def test_labs(python: Path) -> None:
     names = ["test_widgets.py", "test_lab.py", "test_ledger.py", "test_plots.py"]
     tests = [ROOT / "tests" / name for name in names]
     options = ["-q", "-p", "no:cacheprovider", "-o", "addopts=", "--import-mode=importlib"]
+    options += ["--disable-warnings"]
     print(run(python, "-m", "pytest", *options, *tests).splitlines()[-1])
 
 

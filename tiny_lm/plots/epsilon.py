@@ -77,7 +77,7 @@ class PartsPicture(Picture):
         plane.set_axis_off()
         plane.plot([-0.9, 1.1], [-0.9, 1.1], ":", color=BLACK, lw=1)
         plane.text(1.0, 0.82, "x", ha="left")
-        plane.plot([0, 0], [0, 1], "-o", color=GREY, markevery=[1])
+        plane.plot([0, 0], [0, 1], "--o", color=GREY, markevery=[1])
         plane.text(0.08, 0.85, "arrives", color=GREY)
         (self.returned,) = plane.plot([], [], "-o", color=BLUE, markevery=[1])
         self.name = plane.text(0, 0, "goes back", color=BLUE, ha="right", va="bottom")

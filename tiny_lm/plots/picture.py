@@ -65,10 +65,14 @@ class Picture(ABC):
 
     def _lay_out(self) -> None:
         """Place the axes once: they stay there, so that nothing jumps when limits change."""
-        with rc_context(STYLE):
-            for _ in range(4):  # each round settles what the last one left, to a quarter or better
-                if engine := self.figure.get_layout_engine():
-                    engine.execute(self.figure)
+        engine, before = self.figure.get_layout_engine(), None
+        for _ in range(10 if engine else 0):  # a round leaves about a quarter of what was wrong
+            with rc_context(STYLE):
+                engine.execute(self.figure)
+            places = np.array([axes.get_position().bounds for axes in self.figure.axes])
+            if before is not None and np.abs(places - before).max() < 1e-3:
+                break
+            before = places
         self.figure.set_layout_engine("none")
 
     @abstractmethod

@@ -43,7 +43,7 @@ class PairPicture(Picture):
 class GainPicture(Picture):
     """The circle that the division leads to, and the ellipse that the gain makes of it."""
 
-    height = 380
+    width, height = 620, 380
 
     def build(self, numbers: Any) -> list:
         axes = self.figure.subplots()
