@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from contextlib import contextmanager
 from pathlib import Path
 
 import nbformat
@@ -69,16 +70,22 @@ def work(tmp_path_factory):
     slow = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(SLOW)])
     slow.metadata.kernelspec = {"name": "python3", "display_name": "Python 3"}
     nbformat.write(slow, work / "notebooks/slow.ipynb")
-    for name, settings in SETTINGS.items():
-        file = work / f"settings/@jupyterlab/{name}.jupyterlab-settings"
-        file.parent.mkdir(parents=True)
-        file.write_text(json.dumps(settings))
     return work
 
 
 @pytest.fixture(scope="session")
 def lab_url(work):
-    """A JupyterLab of its own: loopback, a free port, no token."""
+    with jupyterlab(work) as url:
+        yield url
+
+
+@contextmanager
+def jupyterlab(work):
+    """A JupyterLab of its own on work/notebooks: loopback, a free port, no token; its address."""
+    for name, settings in SETTINGS.items():
+        file = work / f"settings/@jupyterlab/{name}.jupyterlab-settings"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(settings))
     environment = {
         **os.environ,
         "JUPYTER_CONFIG_DIR": str(work / "config"),
@@ -129,11 +136,18 @@ def browser_page(tmp_path):
     """A page of a new browser profile."""
     if CHROMIUM is None:
         pytest.skip("no chromium found: apt-get install chromium")
+    with chromium(tmp_path / "profile") as page:
+        yield page
+
+
+@contextmanager
+def chromium(profile):
+    """A page of a browser whose profile is kept in a folder."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
         context = playwright.chromium.launch_persistent_context(
-            tmp_path / "profile",
+            profile,
             executable_path=CHROMIUM,
             headless=True,
             args=FLAGS,
