@@ -83,7 +83,10 @@ def test_the_echo_of_a_slider_does_not_round_what_was_typed():
     control.field.value = "3e-7"
     control.slider.value = 10**-6.5 * (1 + 1e-15)  # what the browser makes of it
     assert control.value == 3e-7
-    control.slider.value = 10**-6.25  # a move by the reader
+    moves = []
+    control.slider.observe(lambda change: moves.append(change["new"]), names="value")
+    control.slider.value = 10**-6.25  # a move by the reader, and no move back
+    assert moves == [10**-6.25]
     assert isclose(control.value, 10**-6.25, rel_tol=1e-8)
     assert control.field.value == "5.62341e-7"
 

@@ -106,10 +106,13 @@ def measure(page, lab):
     slider.scroll_into_view_if_needed()
     slider.focus()
     page.wait_for_timeout(300)
+    keys = ["ArrowRight", "ArrowLeft"]
+    if slider.get_attribute("aria-valuenow") == slider.get_attribute("aria-valuemax"):
+        keys.reverse()
     lab.evaluate(WATCH)
     times = []
     for move in range(WARM_UP + MOVES):
-        page.keyboard.press("ArrowRight" if move % 6 < 3 else "ArrowLeft")
+        page.keyboard.press(keys[move % 2])
         page.wait_for_function(
             "n => watched.times.length > n", arg=move, timeout=10_000, polling=20
         )

@@ -69,7 +69,9 @@ class NumberControl(ipywidgets.HBox):
 
     def _show(self) -> None:
         self.field.value = self._text()
-        self.slider.value = self.nearest(self.value)
+        step = self.nearest(self.value)
+        if self.nearest(self.slider.value) != step:  # else the browser would have to answer again
+            self.slider.value = step
 
     def _text(self) -> str:
         digits, e, power = f"{self.value:.6g}".partition("e")
