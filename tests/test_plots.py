@@ -6,9 +6,12 @@ import base64
 import io
 
 import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 
-from tiny_lm.plots.picture import SHARPNESS, Picture
+from tiny_lm.plots.picture import SHARPNESS, Picture, png_bytes
 
 
 class Dot(Picture):
@@ -51,6 +54,51 @@ def test_new_limits_redraw_the_background():
     after = picture.pixels()
     bottom = slice(-60, None)  # the tick labels
     assert not np.array_equal(before[bottom], after[bottom])
+
+
+class Named(Dot):
+    """Its title, ticks and legend follow the numbers, not only its limits."""
+
+    def build(self, numbers):
+        moving = super().build(numbers)
+        self.legend = self.axes.legend([self.dot], ["dot"])
+        self.axes.set_title("small")
+        return moving
+
+    def update(self, numbers):
+        if numbers > 5:
+            self.axes.set_title("large")
+            self.axes.set_xticks([0, 5, 10], ["none", "half", "all"])
+            self.legend.get_texts()[0].set_text("large dot")
+        self.dot.set_data([numbers], [0.0])
+        return f"The dot stands at {numbers}."
+
+
+def test_titles_ticks_and_legends_follow():
+    picture = Named(2)
+    before = picture.pixels().copy()
+    picture.show(8)
+    after = picture.pixels().copy()
+    for part in (slice(0, 40), slice(-60, None)):
+        assert not np.array_equal(before[part], after[part])
+    picture._background = None
+    assert np.array_equal(after, picture.pixels())
+
+
+def test_a_move_does_not_draw_again_what_stays(monkeypatch):
+    picture = Named(2)
+    picture.pixels()
+    monkeypatch.setattr(picture._canvas, "draw", lambda: pytest.fail("drawn again"))
+    picture.show(3)
+    picture.pixels()
+
+
+@given(st.integers(1, 9), st.integers(1, 9), st.randoms())
+def test_png_bytes_are_read_back_as_they_were(height, width, random):
+    pixels = np.frombuffer(random.randbytes(3 * height * width), np.uint8)
+    pixels = pixels.reshape(height, width, 3)
+    image = Image.open(io.BytesIO(png_bytes(pixels)))
+    assert image.mode == "RGB" and np.array_equal(np.asarray(image), pixels)
 
 
 def test_sharpness_and_still():

@@ -8,10 +8,18 @@ import torch
 
 from tiny_lm.layers import BLOCKS
 from tiny_lm.model import ModelConfig, TinyLM
-from tiny_lm.plots.attention import CausalityPicture, RopePicture
+from tiny_lm.plots.attention import CausalityPicture, HeadPicture, RopePicture
 from tiny_lm.plots.block import StreamPicture, WiringPicture
 from tiny_lm.plots.picture import RED, SKY
-from tiny_lm.probes.attention import FAULTS, POSITIONS, causality, rope_score
+from tiny_lm.probes.attention import (
+    FAULTS,
+    HEADS,
+    POSITIONS,
+    WORDS,
+    causality,
+    head_weights,
+    rope_score,
+)
 from tiny_lm.probes.block import StreamSizes, stream_sizes, wiring
 
 NOTHING = {"rel": 0, "abs": 1e-12}  # float64, and numbers near 1
@@ -208,3 +216,49 @@ def test_the_stream_picture_draws_every_position():
     assert sorted(map(tuple, drawn)) == sorted(zip(*numbers.sizes, strict=True))
     assert picture.figure.axes[0].get_xlim()[1] < 16  # the axis ends with the last block
     assert "946 after 12 (most after 12), 350 after 15" in picture.sentence
+
+
+def test_the_wiring_says_when_norms_are_off_and_writes_large_numbers_out():
+    picture = WiringPicture(wiring(size=100.0, norms=False))
+    assert picture.sentence.startswith("Pre-norm, norms left out, x = [300, 400]")
+    assert "y = [903, 1200]" in picture.sentence and "e+" not in picture.sentence
+    assert "left out" not in picture.show(wiring())
+
+
+# heads
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_rows_of_weights_sum_to_one_and_see_no_later_word(head):
+    weights = np.array(head_weights(head, 8, 31.6).weights)
+    assert weights.sum(axis=1) == near(np.ones(len(WORDS)))
+    assert (np.triu(weights, 1) == 0).all()
+
+
+def test_the_head_for_the_word_before_is_rope_alone():
+    weights = np.array(head_weights("the word before", 8, 40.0).weights)
+    apart = np.arange(9) - np.arange(9)[:, None] + 1  # key − query + 1
+    scores = 10.0 * sum(np.cos(apart * 10000.0 ** (-2 * pair / 16)) for pair in range(4))
+    scores[np.triu_indices(9, 1)] = -np.inf
+    shares = np.exp(scores - scores.max(axis=1, keepdims=True))
+    assert weights == near(shares / shares.sum(axis=1, keepdims=True), abs=1e-10)
+    assert [int(row.argmax()) for row in weights] == [0, 0, 1, 2, 3, 4, 5, 6, 7]
+    even = np.tril(np.ones((9, 9))) / np.arange(1, 10)[:, None]
+    for head, rope in (("the word before", False), ("all alike", True)):
+        assert np.array(head_weights(head, 8, 40.0, rope).weights) == near(even)
+
+
+@pytest.mark.parametrize("rope", [True, False])
+def test_the_head_for_the_same_word_shares_among_its_places(rope):
+    weights = np.array(head_weights("the same word", 8, 100.0, rope).weights)
+    for at, row in enumerate(weights):
+        same = [k for k in range(at + 1) if WORDS[k] == WORDS[at]]
+        assert row[same] == pytest.approx(np.full(len(same), 1 / len(same)), abs=0.05)
+
+
+def test_the_head_picture_draws_map_and_row():
+    numbers = head_weights("the same word", 8, 31.6)
+    picture = HeadPicture(numbers)
+    assert np.array(picture.map.get_array()).tolist() == numbers.weights
+    assert [bar.get_height() for bar in picture.bars] == numbers.weights[7]
+    assert "'cat', word 8, takes most: 50% from cat (8), 50% from cat (2)" in picture.sentence

@@ -25,7 +25,16 @@ from tiny_lm.probes.epsilon import (
     rows_gradient,
     size_for,
 )
-from tiny_lm.probes.precision import DTYPES, PLAIN, WIDE, formats, laboratory, steadiness
+from tiny_lm.probes.precision import (
+    DTYPES,
+    PLAIN,
+    TORCH,
+    WIDE,
+    default_eps,
+    formats,
+    laboratory,
+    steadiness,
+)
 from tiny_lm.widgets.epsilon import laboratory as laboratory_lab
 
 DIGITS = 1e-12  # float64: a dozen roundings of 1e-16
@@ -547,3 +556,36 @@ def test_constant_rows_and_one_large_coordinate():
     y = RMSNorm(512).double()(x)
     assert y[7].item() == near(math.sqrt(512), rel=1e-4) and y[7] < math.sqrt(512)
     assert y[1].item() == near(0.00226, abs=5e-6)
+
+
+def test_a_value_beyond_the_axis_stands_at_its_edge_as_an_arrow():
+    picture = LaboratoryPicture(laboratory(1e-5, 3e-4, "float16", "inside", PLAIN))
+    far = laboratory(1e-6, 10**-3.75, "float16", "outside", PLAIN)
+    assert far.output.here > 1.5
+    picture.show(far)
+    assert picture.here[0].get_marker() == "^" and picture.here[0].get_ydata() == [1.5]
+    picture.show(laboratory(1e-5, 1.0, "float16", "inside", PLAIN))
+    assert picture.here[0].get_marker() == "o"
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_torchs_own_epsilon_is_measured_right(name):
+    """Given back to torch, it makes the same numbers at every size."""
+    eps = default_eps(DTYPES[name])
+    for size in (1e-4, 1e-3, 1e-1, 1.0):
+        row = torch.tensor([3 * size, 4 * size], dtype=DTYPES[name])
+        ours = nn.functional.rms_norm(row, (2,), eps=eps)
+        theirs = nn.functional.rms_norm(row, (2,))
+        # measured on one row of the type: good to a few of its last digits
+        assert ours.tolist() == near(theirs.tolist(), rel=4 * torch.finfo(DTYPES[name]).eps)
+
+
+def test_computed_by_torch_the_laboratory_takes_torchs_epsilon():
+    first, second = (
+        laboratory(eps, 1e-3, "float32", place, TORCH)
+        for eps, place in ((1e-5, "inside"), (1.0, "left out"))
+    )
+    assert first.output == second.output and first.eps == second.eps
+    law_at = 1e-3 / math.sqrt(1e-6 + first.eps)
+    assert first.output.here == near(law_at, rel=1e-6)
+    assert first.law_here == near(law_at, rel=1e-12)

@@ -75,12 +75,16 @@ def _parser() -> Parser:
     verb.add_argument("--prompt", help=f"default: {PROMPT!r}")
     verb.set_defaults(run=_inspect)
 
-    verb = verbs.add_parser("release", help="copies of the notebooks for a class")
-    verb.add_argument("out", type=Path, metavar="OUT", help="a new or an empty folder")
+    verb = verbs.add_parser("host", help="write the repository's address into this checkout")
+    verb.add_argument("url", help='such as https://github.com/NAME/BOOK; "" takes it out')
+    verb.add_argument("--branch", default="main", help="that badges open (default: %(default)s)")
+    verb.set_defaults(run=_host)
+
+    verb = verbs.add_parser("release", help="copies of the notebooks for others")
+    verb.add_argument("out", type=Path, metavar="OUT", help="an empty folder, or a new one")
     kind = verb.add_mutually_exclusive_group()
-    kind.add_argument(
-        "--nbgrader", action="store_true", help="a course folder for nbgrader instead"
-    )
+    kind.add_argument("--nbgrader", action="store_true", help="a course folder for nbgrader")
+    kind.add_argument("--colab", action="store_true", help="with the package inside each of them")
     verb.set_defaults(run=_release)
     return parser
 
@@ -150,12 +154,20 @@ def _inspect(chosen: argparse.Namespace) -> int:
     return 0
 
 
+def _host(chosen: argparse.Namespace) -> int:
+    from tiny_lm.host import host
+
+    for path in host(chosen.url, branch=chosen.branch):
+        print("written:", path)
+    return 0
+
+
 def _release(chosen: argparse.Namespace) -> int:
-    from tiny_lm import release
+    from tiny_lm import colab, release
 
     write = release.nbgrader if chosen.nbgrader else release.release
-    for path in write(chosen.out):
-        print(path)
+    for path in (colab.release if chosen.colab else write)(chosen.out):
+        print("written:", path)
     return 0
 
 

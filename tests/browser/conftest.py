@@ -10,8 +10,10 @@ import subprocess
 import sys
 import time
 import urllib.request
+from contextlib import contextmanager
 from pathlib import Path
 
+import nbformat
 import pytest
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
@@ -33,6 +35,24 @@ SETTINGS = {
     "notebook-extension/tracker": {"windowingMode": "none"},
 }
 
+# A lab whose probe takes three tenths of a second, and which writes down what it was asked.
+SLOW = """
+import time
+from pathlib import Path
+from tiny_lm.plots.rms import PairPicture
+from tiny_lm.probes.rms import pair
+from tiny_lm.widgets.controls import slider
+from tiny_lm.widgets.lab import Lab
+
+def slow(x1):
+    time.sleep(0.3)
+    with open("asked.txt", "a") as file:
+        print(x1, file=file)
+    return pair(x1, 4.0)
+
+Lab(slow, PairPicture, {"x1": slider("x1", -6, 6, 3.0)})
+"""
+
 
 def free_port():
     with socket.socket() as s:
@@ -41,15 +61,30 @@ def free_port():
 
 
 @pytest.fixture(scope="session")
-def lab_url(tmp_path_factory):
-    """A JupyterLab of its own: loopback, a free port, no token, its own settings and notebooks."""
+def work(tmp_path_factory):
+    """The folder of a JupyterLab: its settings, and a copy of the notebooks."""
     if CHROMIUM is None:
         pytest.skip("no chromium found: apt-get install chromium")
     work = tmp_path_factory.mktemp("lab")
     shutil.copytree(NOTEBOOKS, work / "notebooks")
+    slow = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(SLOW)])
+    slow.metadata.kernelspec = {"name": "python3", "display_name": "Python 3"}
+    nbformat.write(slow, work / "notebooks/slow.ipynb")
+    return work
+
+
+@pytest.fixture(scope="session")
+def lab_url(work):
+    with jupyterlab(work) as url:
+        yield url
+
+
+@contextmanager
+def jupyterlab(work):
+    """A JupyterLab of its own on work/notebooks: loopback, a free port, no token; its address."""
     for name, settings in SETTINGS.items():
         file = work / f"settings/@jupyterlab/{name}.jupyterlab-settings"
-        file.parent.mkdir(parents=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(settings))
     environment = {
         **os.environ,
@@ -84,21 +119,47 @@ def wait_until_up(url, server, log):
     raise TimeoutError(log.read_text())
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Keep a picture of the page that a test failed on, and say where it is."""
+    report = yield
+    page = getattr(item, "funcargs", {}).get("browser_page")
+    if report.when == "call" and report.failed and page is not None:
+        picture = item.funcargs["tmp_path"] / "page.png"
+        page.screenshot(path=picture)
+        report.sections.append(("the page as it was", str(picture)))
+    return report
+
+
 @pytest.fixture
-def page(lab_url, tmp_path):
-    """A page of a new browser profile; `page.errors` collects what the console complains of."""
+def browser_page(tmp_path):
+    """A page of a new browser profile."""
+    if CHROMIUM is None:
+        pytest.skip("no chromium found: apt-get install chromium")
+    with chromium(tmp_path / "profile") as page:
+        yield page
+
+
+@contextmanager
+def chromium(profile):
+    """A page of a browser whose profile is kept in a folder."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
         context = playwright.chromium.launch_persistent_context(
-            tmp_path / "profile",
+            profile,
             executable_path=CHROMIUM,
             headless=True,
             args=FLAGS,
             viewport={"width": 1280, "height": 1100},
         )
-        page = context.new_page()
-        page.errors = []
-        page.on("console", lambda m: page.errors.append(m.text) if m.type == "error" else None)
-        yield page
+        yield context.new_page()
         context.close()
+
+
+@pytest.fixture
+def page(lab_url, browser_page):
+    """A page for JupyterLab; `page.errors` collects what the console complains of."""
+    errors = browser_page.errors = []
+    browser_page.on("console", lambda m: errors.append(m.text) if m.type == "error" else None)
+    return browser_page

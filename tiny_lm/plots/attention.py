@@ -41,6 +41,48 @@ class RopePicture(Picture):
         )
 
 
+class HeadPicture(Picture):
+    """The weights of one head as a map, and one row of it as bars."""
+
+    width, height = 720, 360
+
+    def build(self, numbers: Any) -> list:
+        board, row = self.figure.subplots(1, 2, width_ratios=[1.15, 1])
+        count = len(numbers.words)
+        places, names = range(1, count + 1), numbers.words
+        extent = (0.5, count + 0.5, count + 0.5, 0.5)
+        self.map = board.imshow(
+            numbers.weights, cmap="Blues", vmin=0, vmax=1, extent=extent, aspect="auto"
+        )
+        self.figure.colorbar(self.map, ax=board, label="weight")
+        board.set_xticks(places, names, rotation=60)
+        board.set_yticks(places, names)
+        board.grid(False)
+        board.set(title="who looks at whom", xlabel="key", ylabel="query")
+        self.row = board.add_patch(
+            Rectangle((0.5, 0.5), count, 1, fill=False, ec=RED, lw=2.5, clip_on=False)
+        )
+        row.set(xlim=(0.4, count + 0.6), ylim=(0, 1.02), title="the framed row", axisbelow=True)
+        row.set_xticks(places, names, rotation=60)
+        self.bars = row.bar(places, [0.0] * count, color=BLUE)
+        return [self.map, self.row, *self.bars]
+
+    def update(self, numbers: Any) -> str:
+        at, words = numbers.query_at, numbers.words
+        weights = numbers.weights[at - 1]
+        self.map.set_data(numbers.weights)
+        self.row.set_y(at - 0.5)
+        for bar, weight in zip(self.bars, weights, strict=True):
+            bar.set_height(weight)
+        best = sorted(range(len(words)), key=lambda j: -round(weights[j], 6))[:3]
+        parts = [f"{weights[j]:.0%} from {words[j]} ({j + 1})" for j in best if weights[j] > 0.005]
+        rope = "" if numbers.rope else ", without RoPE"
+        return (
+            f"Head for {numbers.head}{rope}: {words[at - 1]!r}, word {at}, takes most: "
+            f"{', '.join(parts)}."
+        )
+
+
 class CausalityPicture(Picture):
     """Which outputs move when an input position changes, and how far."""
 

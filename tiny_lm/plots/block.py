@@ -11,8 +11,14 @@ from matplotlib.patches import Circle, FancyBboxPatch
 from tiny_lm.plots.picture import BLACK, BLUE, GREEN, ORANGE, RED, Picture
 
 
-def _vector(values: list[float], digits: int = 3) -> str:
-    return "[" + ", ".join(f"{round(value, 9) + 0.0:.{digits}g}" for value in values) + "]"
+def _short(value: float) -> str:
+    """Three digits that count, and never a power of ten for a large number."""
+    value = round(value, 9) + 0.0
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _vector(values: list[float]) -> str:
+    return "[" + ", ".join(map(_short, values)) + "]"
 
 
 def _rms(values: list[float]) -> float:
@@ -81,12 +87,13 @@ class WiringPicture(Picture):
             norm[1].set_position(where)
         self._write_values(numbers, post, plain)
         stream = [_rms(value) for value in (numbers.x, self._h(numbers), numbers.y)]
+        norms = "" if numbers.norms else ", norms left out"
         return (
-            f"{self.ORDERS[numbers.order]}, x = {_vector(numbers.x)}: attention reads "
+            f"{self.ORDERS[numbers.order]}{norms}, x = {_vector(numbers.x)}: attention reads "
             f"{_vector(numbers.attention[0])} and writes {_vector(numbers.attention[1])}; the FFN "
             f"reads {_vector(numbers.ffn[0])} and writes {_vector(numbers.ffn[1])}; "
             f"y = {_vector(numbers.y)}. RMS of x, h and y: "
-            f"{', '.join(f'{size:.3g}' for size in stream)}."
+            f"{', '.join(map(_short, stream))}."
         )
 
     ORDERS = {"pre": "Pre-norm", "post": "Post-norm", "plain": "No direct path"}  # noqa: RUF012

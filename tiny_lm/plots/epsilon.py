@@ -77,13 +77,13 @@ class PartsPicture(Picture):
         plane.set_axis_off()
         plane.plot([-0.9, 1.1], [-0.9, 1.1], ":", color=BLACK, lw=1)
         plane.text(1.0, 0.82, "x", ha="left")
-        plane.plot([0, 0], [0, 1], "-o", color=GREY, markevery=[1])
+        plane.plot([0, 0], [0, 1], "--o", color=GREY, markevery=[1])
         plane.text(0.08, 0.85, "arrives", color=GREY)
         (self.returned,) = plane.plot([], [], "-o", color=BLUE, markevery=[1])
         self.name = plane.text(0, 0, "goes back", color=BLUE, ha="right", va="bottom")
         size_axis(axes, -8, 4, 2)
         axes.set_yscale("log")
-        axes.set(ylim=(1e-13, 1e9), title="factor on each part of the gradient")
+        axes.set(ylim=(1e-25, 1e9), title="factor on each part of the gradient")
         (self.across,) = axes.plot(numbers.sizes, numbers.acrosses, color=BLUE, label="across x")
         (self.along,) = axes.plot(
             numbers.sizes, numbers.alongs, "--", color=ORANGE, label="along x"

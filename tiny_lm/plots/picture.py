@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import io
+import struct
 import textwrap
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
@@ -40,8 +42,9 @@ class Picture(ABC):
 
     A subclass writes two methods. `build(numbers)` draws what stays on `self.figure` and returns
     the artists that move; `update(numbers)` moves them and returns one sentence that says what is
-    seen: the caption, the alternative text, and what a test compares. Axis limits may change in
-    `update`; everything else outside the moving artists is drawn once.
+    seen: the caption, the alternative text, and what a test compares. Whatever else `update`
+    changes (limits, ticks, a title, a legend) is drawn again too, but a move then takes some
+    three times longer: set only what must change.
     """
 
     width, height = 560, 320  # screen pixels
@@ -57,8 +60,20 @@ class Picture(ABC):
         for artist in self._moving:
             artist.set_animated(True)
         self._background: Any = None
-        self._limits: Any = None
         self.sentence = self.show(numbers)
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        """Place the axes once: they stay there, so that nothing jumps when limits change."""
+        engine, before = self.figure.get_layout_engine(), None
+        for _ in range(10 if engine else 0):  # a round leaves about a quarter of what was wrong
+            with rc_context(STYLE):
+                engine.execute(self.figure)
+            places = np.array([axes.get_position().bounds for axes in self.figure.axes])
+            if before is not None and np.abs(places - before).max() < 1e-3:
+                break
+            before = places
+        self.figure.set_layout_engine("none")
 
     @abstractmethod
     def build(self, numbers: Any) -> Sequence[Artist]:
@@ -76,12 +91,10 @@ class Picture(ABC):
 
     def pixels(self) -> np.ndarray:
         """The picture as it stands: `[2 · height, 2 · width, 3]`, bytes."""
-        limits = [(*axes.get_xlim(), *axes.get_ylim()) for axes in self.figure.axes]
-        if limits != self._limits:
+        if self._background is None or self.figure.stale:  # animated artists do not make it stale
             with rc_context(STYLE):
-                self._canvas.draw()  # leaves out the animated artists
+                self._canvas.draw()  # leaves the animated artists out
             self._background = self._canvas.copy_from_bbox(self.figure.bbox)
-            self._limits = limits
         self._canvas.restore_region(self._background)
         for artist in self._moving:
             self.figure.draw_artist(artist)
@@ -89,13 +102,16 @@ class Picture(ABC):
 
     def png(self) -> str:
         """The picture alone, base64, encoded for speed."""
-        return _encode(self.pixels(), compress_level=1)
+        return base64.b64encode(png_bytes(self.pixels())).decode()
 
     def still(self) -> str:
         """The picture with its sentence below it, base64, for readers without a kernel."""
         both = np.concatenate([self.pixels(), _strip(self.sentence, self.width)])
         # 64 colours are enough for lines and text, and make a stored notebook three times smaller.
-        return _encode(both, colours=64, compress_level=9)
+        image = Image.fromarray(both).quantize(64, dither=Image.Dither.NONE)
+        buffer = io.BytesIO()
+        image.save(buffer, "png", compress_level=9)
+        return base64.b64encode(buffer.getvalue()).decode()
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> tuple[dict, dict]:
         return (
@@ -114,13 +130,21 @@ def vector(values: Sequence[float], digits: int = 2) -> str:
     return "[" + ", ".join(number(value, digits) for value in values) + "]"
 
 
-def _encode(pixels: np.ndarray, compress_level: int, colours: int | None = None) -> str:
-    image = Image.fromarray(np.ascontiguousarray(pixels))
-    if colours:
-        image = image.quantize(colours, dither=Image.Dither.NONE)
-    buffer = io.BytesIO()
-    image.save(buffer, "png", compress_level=compress_level)
-    return base64.b64encode(buffer.getvalue()).decode()
+def png_bytes(pixels: np.ndarray) -> bytes:
+    """A PNG file of `[height, width, 3]` bytes, in a third of the time that PIL takes.
+
+    PIL tries five filters on every row; flat drawings pack as well without any. (Format: PNG
+    specification, W3C 2003, chapters 5, 9 and 11.)
+    """
+    height, width, _ = pixels.shape
+    no_filter = np.zeros((height, 1), np.uint8)  # the byte that each row begins with
+    rows = np.concatenate([no_filter, pixels.reshape(height, -1)], axis=1)
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)  # 8 bits, RGB
+    chunks = (b"IHDR", header), (b"IDAT", zlib.compress(rows, 1)), (b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        for name, data in chunks
+    )
 
 
 def _strip(sentence: str, width: int) -> np.ndarray:

@@ -56,7 +56,7 @@ class LaboratoryPicture(Picture):
             self.law[k].set_ydata(law)
             self.computed[k].set_ydata(curve.values)
             self.stems[k].set_xdata([numbers.size] * 2)
-            self.here[k].set_data([numbers.size], [curve.here])
+            self._point(k, numbers.size, curve.here)
             self.at_zero[k].set_data([self.zero], [curve.zero])
             self.zones[k].show(curve.zones, curve.zero, self.zero)
         output, slope = numbers.output, numbers.slope
@@ -71,6 +71,14 @@ class LaboratoryPicture(Picture):
             f"by {number(slope.here)}. The zero vector: output {number(output.zero)}, gradient "
             f"times {number(slope.zero)}.{trouble}"
         )
+
+    def _point(self, k: int, size: float, value: float) -> None:
+        """The dot at the chosen size; an arrow at the edge where the value lies beyond it."""
+        low, high = self.here[k].axes.get_ylim()
+        marker = "^" if value > high else "v" if value < low else "o"
+        inside = min(max(value, low), high) if isfinite(value) else value
+        self.here[k].set_data([size], [inside])
+        self.here[k].set(marker=marker, clip_on=marker == "o")
 
 
 class _Zones:

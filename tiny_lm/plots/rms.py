@@ -40,6 +40,39 @@ class PairPicture(Picture):
         )
 
 
+class GainPicture(Picture):
+    """The circle that the division leads to, and the ellipse that the gain makes of it."""
+
+    width, height = 620, 380
+
+    def build(self, numbers: Any) -> list:
+        axes = self.figure.subplots()
+        axes.set(xlim=(-4.6, 4.6), ylim=(-4.6, 4.6), aspect="equal")
+        axes.set(xlabel="first coordinate", ylabel="second coordinate")
+        around = np.linspace(0, 2 * pi, 200)
+        self.circle = sqrt(2) * np.cos(around), sqrt(2) * np.sin(around)
+        axes.plot(*self.circle, "--", color=GREY, lw=1, label="RMS 1: the circle")
+        (self.ellipse,) = axes.plot([], [], color=BLUE, lw=1, label="times the gain")
+        (self.x,) = axes.plot([], [], "-o", color=BLACK, label="x, RMS 1")
+        (self.rms,) = axes.plot([], [], "o", color=BLUE, ms=9, label="gain · RMSNorm(x)")
+        (self.layer,) = axes.plot([], [], "s", color=ORANGE, ms=9, label="gain · LayerNorm(x)")
+        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        return [self.ellipse, self.x, self.layer, self.rms]
+
+    def update(self, numbers: Any) -> str:
+        g1, g2 = numbers.gain
+        self.ellipse.set_data(g1 * self.circle[0], g2 * self.circle[1])
+        self.x.set_data([0, numbers.x[0]], [0, numbers.x[1]])
+        self.rms.set_data(*[[value] for value in numbers.rms_normed])
+        self.layer.set_data(*[[value] for value in numbers.layer_normed])
+        low, high = sorted((abs(g1), abs(g2)))
+        return (
+            f"x = {vector(numbers.x)} has RMS 1. Times the gain {vector(numbers.gain, 1)} it is "
+            f"{vector(numbers.rms_normed)}, RMS {numbers.rms:.2f} (between {low:.2f} and "
+            f"{high:.2f} over all directions). LayerNorm gives {vector(numbers.layer_normed)}."
+        )
+
+
 class ScaleShiftPicture(Picture):
     """Four entries before and after each norm, next to where the norm put them at the start."""
 
@@ -47,6 +80,7 @@ class ScaleShiftPicture(Picture):
 
     def build(self, numbers: Any) -> list:
         inputs, rms, layer = self.figure.subplots(1, 3)
+        self.figure.get_layout_engine().set(rect=(0.03, 0, 0.97, 1))  # room for ticks like −600
         entries = np.arange(len(numbers.x))
         self.inputs = inputs
         self.bars = [
@@ -75,7 +109,8 @@ class ScaleShiftPicture(Picture):
                 bar.set_height(value)
         largest = max(abs(value) for value in numbers.x)
         reach = next(r for r in (6, 12, 25, 60, 120, 250, 600) if r > largest)
-        self.inputs.set_ylim(-reach, reach)
+        if self.inputs.get_ylim() != (-reach, reach):  # else every move would draw all again
+            self.inputs.set_ylim(-reach, reach)
         return (
             f"Times {numbers.factor:.3g}, plus {numbers.offset:.1f}. Largest move of an entry: "
             f"{numbers.rms_change:.4f} after RMSNorm, {numbers.layer_change:.4f} after LayerNorm "

@@ -49,6 +49,42 @@ def rope_score(query_at: int, key_at: int, pair: int = 0) -> RopeScore:
     )
 
 
+WORDS = ("the", "cat", "saw", "the", "dog", "and", "the", "cat", "ran")
+HEADS = ("the word before", "the same word", "all alike")
+
+
+@dataclass(frozen=True)
+class HeadWeights:
+    """What each word of a text takes from each, in one head (float64)."""
+
+    head: str
+    rope: bool
+    words: tuple[str, ...]
+    query_at: int  # from 1
+    weights: list[list[float]]  # [query][key], each row sums to 1
+
+
+def head_weights(head: str, query_at: int, sharpness: float, rope: bool = True) -> HeadWeights:
+    """Attention weights of one of three heads, whose queries and keys are made by hand.
+
+    Head width 16. "The word before": every key is the same vector and every query too, turned back
+    by one position, so that only RoPE tells keys apart. "The same word": one coordinate for each
+    word, in the four slow pairs. "All alike": queries of zeros.
+    """
+    q, k = (torch.zeros(1, 1, len(WORDS), 16, dtype=torch.float64) for _ in range(2))
+    if head == "the word before":
+        k[..., 0:8:2] = 1.0
+        q = rotate(k, -rope_angles(torch.ones(len(WORDS)), 16))
+    elif head == "the same word":
+        names = sorted(set(WORDS))
+        q[..., range(len(WORDS)), [8 + names.index(word) for word in WORDS]] = 1.0
+        k = q
+    if rope:
+        q, k = apply_rope(q, k)
+    weights = attention_weights(sharpness * q, k)[0, 0]
+    return HeadWeights(head, rope, WORDS, query_at, weights.tolist())
+
+
 def _mask_off_by_one(q: Tensor, k: Tensor) -> Tensor:
     scores = q @ k.transpose(-2, -1) / sqrt(q.shape[-1])
     return scores.masked_fill(torch.ones_like(scores).triu(2).bool(), -torch.inf).softmax(dim=-1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import atan2, cos, radians, sin
+from math import atan2, cos, radians, sin, sqrt
 
 import torch
 from torch import Tensor
@@ -37,6 +37,39 @@ def pair(x1: float, x2: float, eps: float = 1e-5) -> Pair:
         mean=(x1 + x2) / 2,
         rms_normed=_normed(x, eps),
         layer_normed=_normed(x, eps, LayerNorm),
+    )
+
+
+@dataclass(frozen=True)
+class Gained:
+    """A pair of RMS 1, and what the two norms with gain [g1, g2] make of it (float64).
+
+    RMSNorm without eps; LayerNorm with 1e-5, since it meets pairs of two equal numbers.
+    """
+
+    degrees: float  # direction of x, counter-clockwise from the first axis
+    gain: list[float]
+    x: list[float]
+    rms_normed: list[float]
+    layer_normed: list[float]
+    rms: float  # of RMSNorm's output
+
+
+def gained(degrees: float, g1: float, g2: float) -> Gained:
+    """Send a pair on the circle of radius √2 through both norms, with a gain."""
+    angle = radians(degrees)
+    x = [sqrt(2) * cos(angle), sqrt(2) * sin(angle)]
+    rms_normed, layer_normed = (
+        [g * value for g, value in zip((g1, g2), _normed(x, eps, norm), strict=True)]
+        for eps, norm in ((0.0, RMSNorm), (1e-5, LayerNorm))
+    )
+    return Gained(
+        degrees=degrees,
+        gain=[g1, g2],
+        x=x,
+        rms_normed=rms_normed,
+        layer_normed=layer_normed,
+        rms=sqrt(sum(value * value for value in rms_normed) / 2),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tiny_lm.plots.attention import CausalityPicture, RopePicture
+from tiny_lm.plots.attention import CausalityPicture, HeadPicture, RopePicture
 from tiny_lm.plots.block import WiringPicture
 from tiny_lm.probes import attention as attention_probes
 from tiny_lm.probes import block as block_probes
@@ -18,6 +18,17 @@ def rope() -> Lab:
         "pair": whole("pair", 0, 3, 0),
     }
     return Lab(attention_probes.rope_score, RopePicture, controls)
+
+
+def heads() -> Lab:
+    """What does each head look at, and which of them needs RoPE?"""
+    controls = {
+        "head": choice("head for", list(attention_probes.HEADS)),
+        "query_at": whole("query, word", 1, len(attention_probes.WORDS), 8),
+        "sharpness": scale("sharpness", 0, 2, 31.6227766),
+        "rope": switch("RoPE"),
+    }
+    return Lab(attention_probes.head_weights, HeadPicture, controls)
 
 
 def causality() -> Lab:

@@ -35,6 +35,6 @@ def laboratory() -> Lab:
         "size": scale("r, RMS of x", -6, 22, 1.0),
         "dtype": choice("type of number", list(precision.DTYPES), "float16"),
         "place": choice("place of ε", ["inside", "outside", "floor", "left out"]),
-        "computed": choice("computed", [precision.PLAIN, precision.WIDE]),
+        "computed": choice("computed", [precision.PLAIN, precision.WIDE, precision.TORCH]),
     }
     return Lab(precision.laboratory, precision_plots.LaboratoryPicture, controls)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import html
+import threading
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import ipywidgets
@@ -12,6 +14,7 @@ import ipywidgets
 from tiny_lm.plots.picture import Picture
 
 WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
+PATIENCE = 0.1  # seconds that a move may take before the lab says that it is busy
 
 
 class Lab:
@@ -21,6 +24,9 @@ class Lab:
     `controls` maps an argument of the probe to its widget. Without a kernel the cell still shows
     the picture and its sentence for the default position. What goes wrong in a move is shown in
     the lab and kept in `error`.
+
+    Moves need no queue here: the browser holds back what a control does until its last move has
+    been answered, and then sends the newest only.
     """
 
     def __init__(
@@ -37,8 +43,10 @@ class Lab:
         reset = ipywidgets.Button(description="Reset", layout={"width": "80px"})
         reset.on_click(lambda _: self.reset())
         for control in self.controls.values():
-            control.observe(lambda _: self._moved(), names="value")
-        self.box = ipywidgets.VBox([*self.controls.values(), reset, self._image])
+            control.observe(lambda _: self.draw(), names="value")
+        self._busy = ipywidgets.HTML()
+        below = ipywidgets.HBox([reset, self._busy])
+        self.box = ipywidgets.VBox([*self.controls.values(), below, self._image])
         self._paint()
         self._still = self.picture.still()
 
@@ -60,19 +68,35 @@ class Lab:
                 control.value = self._defaults[name]
         finally:
             self._resetting = False
-        self._moved()
+        self.draw()
 
-    def _moved(self) -> None:
+    def draw(self) -> None:
+        """Run the probe where the controls stand and show what it returns, or what went wrong."""
         if self._resetting:
             return
         try:
-            self.picture.show(self.probe(**self.values))
+            with self._saying_busy():
+                self.picture.show(self.probe(**self.values))
         except Exception as problem:  # shown to the reader below, and kept
             self.error = "".join(traceback.format_exception(problem))
             self._image.value = f"<pre>{html.escape(self.error)}</pre>"
         else:
             self.error = ""
             self._paint()
+
+    @contextmanager
+    def _saying_busy(self) -> Iterator[None]:
+        def say() -> None:
+            self._busy.value = "<i role='status'>computing …</i>"
+
+        timer = threading.Timer(PATIENCE, say)
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()  # else it could say so after the end
+            self._busy.value = ""
 
     def _paint(self) -> None:
         picture, text = self.picture, html.escape(self.sentence)

@@ -14,6 +14,16 @@ def pair() -> Lab:
     return Lab(probes.pair, plots.PairPicture, controls)
 
 
+def gain() -> Lab:
+    """What does the gain make of the circle that the division leads to?"""
+    controls = {
+        "degrees": slider("direction of x, °", 0, 360, 50.0, step=5),
+        "g1": slider("g₁", -3, 3, 2.0),
+        "g2": slider("g₂", -3, 3, 0.5),
+    }
+    return Lab(probes.gained, plots.GainPicture, controls)
+
+
 def scale_and_shift() -> Lab:
     """Which changes of the input does a norm not see?"""
     controls = {
