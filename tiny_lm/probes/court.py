@@ -13,10 +13,10 @@ SEEDS = (0, 1, 2, 3, 4)
 T_95 = 2.776  # Student's t: 95 % of the mass within ± this, for five seeds (4 degrees of freedom)
 
 RULE = (
-    "Each setting is run with five seeds, which give a 95 % interval (Student's t) for the mean; "
-    "for a ratio, of its logarithm. A setting agrees when its whole interval lies in the band, "
-    "and disagrees when all of it lies outside. All agree: holds. All disagree: does not hold. "
-    "Both occur: holds if. Otherwise an interval lies across an edge: not settled here."
+    "Five seeds give a 95 % interval (Student's t) for the mean logarithm of what is measured. A "
+    "setting agrees when its whole interval lies in the band, and disagrees when all of it lies "
+    "outside. All agree: holds. All disagree: does not hold. Both occur: holds if. Otherwise an "
+    "interval lies across an edge of the band: not settled here."
 )
 
 
@@ -24,27 +24,25 @@ RULE = (
 class Claim:
     """A sentence, and an experiment that could refute it.
 
-    `settings` maps the name of a setting to a function of the seed that measures one number. The
-    claim says that this number lies in `band`, both ends included. `ratio` numbers are positive
-    and judged by their logarithm. A claim that needs training or a clock has no settings, and
-    `tried_in` says where it is tried.
+    `settings` maps the name of a setting to a function of the seed that measures one positive
+    number. The claim says that this number lies in `band`, both ends included. A claim that needs
+    training or a clock has no settings, and `tried_in` says where it is tried.
     """
 
     name: str
     sentence: str
-    said_in: str
+    said: str  # where, or by whom
     measured: str
     fixed: str = ""  # what all settings share
     band: tuple[float, float] = (0.0, 0.0)
     settings: Mapping[str, Callable[[int], float]] | None = None
-    ratio: bool = True
     digits: int = 2  # significant digits that are shown; 0 for powers of ten
     tried_in: str = ""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What one setting gave: the interval of the mean, and whether it lies in the band."""
+    """What one setting gave: the interval of the geometric mean, and if it lies in the band."""
 
     setting: str
     low: float
@@ -62,20 +60,18 @@ class Trial:
     verdict: str
 
 
-def interval(values: Sequence[float], ratio: bool) -> tuple[float, float, float]:
-    """(low, mean, high) for five values; with `ratio`, of the geometric mean.
+def interval(values: Sequence[float]) -> tuple[float, float, float]:
+    """(low, mean, high): the 95 % interval of the geometric mean of five values.
 
-    Raises ValueError for another number of values, and for a ratio that is not positive.
+    Raises ValueError for another number of values, and for one that is not positive.
     """
     if len(values) != len(SEEDS):
         fail("interval", f"{len(SEEDS)} values", len(values))
-    if ratio and not all(value > 0 for value in values):
-        fail("interval", "positive ratios", list(values))
-    points = [log(value) for value in values] if ratio else list(values)
-    middle, half = fmean(points), T_95 * stdev(points) / sqrt(len(points))
-    ends = middle - half, middle, middle + half
-    low, mean, high = (exp(end) for end in ends) if ratio else ends
-    return low, mean, high
+    if not all(value > 0 for value in values):
+        fail("interval", "positive values", list(values))
+    logs = [log(value) for value in values]
+    middle, half = fmean(logs), T_95 * stdev(logs) / sqrt(len(logs))
+    return exp(middle - half), exp(middle), exp(middle + half)
 
 
 def judge(low: float, high: float, band: tuple[float, float]) -> bool | None:
@@ -95,7 +91,7 @@ def verdict(findings: Sequence[Finding]) -> str:
         return f"holds if: {'; '.join(yes)}{across}"
     if open_:
         return f"not settled here{across}"
-    return "holds" if yes else "does not hold"
+    return "holds in these settings" if yes else "does not hold in these settings"
 
 
 def hear(claim: Claim) -> Trial:
@@ -104,6 +100,6 @@ def hear(claim: Claim) -> Trial:
         return Trial(claim, [], f"not tried here, but in {claim.tried_in}")
     findings = []
     for setting, experiment in claim.settings.items():
-        low, mean, high = interval([experiment(seed) for seed in SEEDS], claim.ratio)
+        low, mean, high = interval([experiment(seed) for seed in SEEDS])
         findings.append(Finding(setting, low, mean, high, judge(low, high, claim.band)))
     return Trial(claim, findings, verdict(findings))

@@ -6,7 +6,7 @@ is float64, with norms of eps 0, so that the laws show and not the rounding.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from math import inf, sqrt
@@ -88,7 +88,7 @@ BRANCHES: dict[str, Callable[[int], nn.Module]] = {
 }
 
 
-@lru_cache(maxsize=6)  # up to 35 MB each
+@lru_cache(maxsize=10)  # up to 34 MB each
 def branches(branch: str, init: str, seed: int) -> list[nn.Module]:
     """The random branches of the deepest stack; a shallower one uses the first of them."""
     with torch.device("meta"), torch.no_grad():  # no time spent on numbers that are replaced
@@ -143,17 +143,16 @@ def stack(
     x, gradient = inputs(seed)
     streams = run(x, wiring, branches(branch, init, seed)[:layers])
     gradients = torch.autograd.grad(streams[-1], streams, gradient)
-    lengths = [_size(g) for g in gradients]
-    sizes = [_size(x) for x in streams]
+    lengths = _sizes(gradients)
     return Stack(
         wiring=wiring,
         branch=branch,
         init=init,
         layers=layers,
         seed=seed,
-        stream=sizes,
+        stream=_sizes(streams),
         gradient=[length / lengths[-1] for length in lengths],
-        cosine=[_cosine(x.detach()) for x in streams],
+        cosine=_cosines(streams),
     )
 
 
@@ -165,17 +164,22 @@ def run(x: Tensor, wiring: str, made: list[nn.Module]) -> list[Tensor]:
     return streams
 
 
-def _size(x: Tensor) -> float:
-    """RMS of all entries, computed so that no square over- or underflows."""
-    largest = float(x.detach().abs().max())
-    if largest == 0.0:
-        return 0.0
-    if not largest < inf:  # also not a number: an infinity met another
-        return inf
-    return largest * float((x.detach() / largest).square().mean().sqrt())
+@torch.no_grad()
+def _sizes(values: Sequence[Tensor]) -> list[float]:
+    """RMS of all entries of each, computed so that no square over- or underflows."""
+    rows = torch.stack(tuple(values)).flatten(1)
+    largest = rows.abs().amax(dim=1)
+    sizes = largest * (rows / largest[:, None]).square().mean(dim=1).sqrt()
+    # 0 / 0 where all is zero; an infinity over itself where float64 has overflowed.
+    sizes = torch.where(largest == 0, 0.0, sizes)
+    return torch.where(sizes.isfinite(), sizes, inf).tolist()
 
 
-def _cosine(x: Tensor) -> float:
-    rows = nn.functional.normalize(x[0] / x.abs().max(), dim=-1)
-    count = len(rows)
-    return float((rows.sum(dim=0).square().sum() - count) / (count * (count - 1)))
+@torch.no_grad()
+def _cosines(values: Sequence[Tensor]) -> list[float]:
+    """Mean cosine between different rows of each; NaN where float64 has over- or underflowed."""
+    rows = torch.stack(tuple(values))[:, 0]
+    rows = nn.functional.normalize(rows / rows.abs().amax(dim=(1, 2), keepdim=True), dim=-1)
+    count = rows.shape[1]
+    together = rows.sum(dim=1).square().sum(dim=1)
+    return ((together - count) / (count * (count - 1))).tolist()

@@ -23,8 +23,8 @@ GAINS = {
 class Law:
     """Sizes after l of L layers of gain g², for an input of RMS 1 and an output gradient of 1.
 
-    `number` is the one that says most about the stream, measured by `fit(stream)` and expected to
-    be `expected(g², L)`.
+    `number` says what the stream does, in one number: `fit(stream)`, and by the law
+    `expected(g², L)`.
     """
 
     stream: Callable[[float, float, float], float]  # (l, L, g²)
@@ -55,7 +55,9 @@ def _last(stream: Sequence[float]) -> float:
     return stream[-1]
 
 
-FACTOR, SQUARE, LAST = "times a layer", "in mean square a layer", "at the end"
+FACTOR = "is multiplied by {} in each layer"
+SQUARE = "gains {} in mean square in each layer"
+LAST = "ends at {}"
 
 
 # Pythagoras does it all: what a random branch writes stands at right angles to what is there.

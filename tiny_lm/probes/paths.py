@@ -13,7 +13,7 @@ from tiny_lm.probes import depth
 from tiny_lm.probes.depth_laws import GAINS, SEEDS
 from tiny_lm.shapes import fail
 
-LONGEST = 96  # layers for which Jacobians are kept: 3 MB a stack
+LONGEST = 64  # layers for which Jacobians are kept: 2 MB a stack
 PATHS = ("path, no norm", "pre-norm")  # wirings x + …, whose paths can be counted
 
 
@@ -77,7 +77,7 @@ def lengths(
     """Split the gradient of one random residual stack by path length.
 
     After Veit et al. 2016, arXiv 1605.06431, who sampled the paths of a trained network. Raises
-    ValueError for another wiring and for a depth outside 1 … 96.
+    ValueError for another wiring and for a depth outside 1 … 64.
     """
     if wiring not in PATHS:
         fail("lengths", f"one of {', '.join(PATHS)}", repr(wiring))
@@ -130,8 +130,8 @@ _STEP = 4 / POINTS  # from −2 to 2
 class Line:
     """The slope of a stack's output along a straight line of inputs, and how it resembles itself.
 
-    `slopes` are in units of their RMS; `resemblance[k]` is the cosine between them and themselves k steps
-    of 1/32 further on: the mean over seeds.
+    `slopes` are in units of their RMS; `resemblance[k]` is the cosine between them and themselves
+    k steps of 1/32 further on, the mean over seeds.
     """
 
     wiring: str
