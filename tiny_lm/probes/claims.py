@@ -86,7 +86,6 @@ CLAIMS = {
                 "ReLU · He": growth("pre-norm"),
                 "ReLU · PyTorch's default": growth("pre-norm", DEFAULT),
                 "attention, SwiGLU · fan-in": growth("pre-norm", HE, REAL),
-                "ReLU · Normal(0, 0.02)": growth("pre-norm", SMALL),
                 "ReLU · He, branches / √L": growth("pre-norm / √L"),
             },
         ),

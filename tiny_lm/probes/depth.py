@@ -72,9 +72,16 @@ INITS: dict[str, Callable[[Tensor, torch.Generator, float], None]] = {
 }
 
 
-def _relu_branch(index: int) -> nn.Module:
-    up, down = nn.Linear(WIDTH, HIDDEN, bias=False), nn.Linear(HIDDEN, WIDTH, bias=False)
-    return nn.Sequential(up, nn.ReLU(), down)
+class ReLUBranch(nn.Module):
+    """Two matrices with a ReLU between them: `[..., D] -> [..., D]`, y = relu(x Wup) Wdown."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = nn.Parameter(torch.empty(HIDDEN, WIDTH))
+        self.down = nn.Parameter(torch.empty(WIDTH, HIDDEN))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(x @ self.up.T) @ self.down.T
 
 
 def _real_branch(index: int) -> nn.Module:
@@ -83,7 +90,7 @@ def _real_branch(index: int) -> nn.Module:
 
 # The branch of layer 0, 1, 2, …: two matrices with a ReLU between, or a block's two in turn.
 BRANCHES: dict[str, Callable[[int], nn.Module]] = {
-    "ReLU": _relu_branch,
+    "ReLU": lambda index: ReLUBranch(),
     "attention, SwiGLU": _real_branch,
 }
 
@@ -91,14 +98,12 @@ BRANCHES: dict[str, Callable[[int], nn.Module]] = {
 @lru_cache(maxsize=10)  # up to 34 MB each
 def branches(branch: str, init: str, seed: int) -> list[nn.Module]:
     """The random branches of the deepest stack; a shallower one uses the first of them."""
-    with torch.device("meta"), torch.no_grad():  # no time spent on numbers that are replaced
-        made = [BRANCHES[branch](index).double() for index in range(DEEPEST)]
+    with torch.random.fork_rng(devices=[]):  # nn.Linear draws weights, which are replaced below
+        made = [BRANCHES[branch](index).double().requires_grad_(False) for index in range(DEEPEST)]
     generator = torch.Generator().manual_seed(seed)
     for module in made:
-        module.to_empty(device="cpu").requires_grad_(False)
         for name, weight in module.named_parameters():
-            before_relu = name == "0.weight"
-            INITS[init](weight, generator, 2.0 if before_relu else 1.0)
+            INITS[init](weight, generator, 2.0 if name == "up" else 1.0)
     return made
 
 

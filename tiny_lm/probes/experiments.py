@@ -66,10 +66,10 @@ def _last_weight_gradient(wiring: str, layers: int, seed: int) -> float:
     made = depth.branches(RELU, HE, seed)[:layers]
     before = depth.run(x, wiring, made)[-2].detach()
     last = made[-1]
-    weight = last[2].weight.clone().requires_grad_()
+    weight = last.down.clone().requires_grad_()
 
     def branch(u: Tensor) -> Tensor:
-        return last[:2](u) @ weight.T
+        return torch.relu(u @ last.up.T) @ weight.T
 
     y = depth.norm()(depth.WIRINGS[wiring](before, branch, layers))
     return float(torch.autograd.grad(y, weight, arriving)[0].norm())
