@@ -16,11 +16,13 @@ _FLOAT32 = 38.53  # powers of ten up to which float32 reaches
 
 
 def short(value: float) -> str:
-    """A size of any magnitude, three digits: `1.41`, `0.0023`, `4.2e18`, `infinity`."""
+    """A size of any magnitude: `1.41`, `0.0023`, `1,900`, `4.2e18`, `infinity`."""
     if not isfinite(value):
         return "infinity"
-    text = f"{value:.3g}" if value == 0 or 1e-3 <= abs(value) < 1e4 else f"{value:.1e}"
-    return text.replace("e+0", "e").replace("e+", "e").replace("e-0", "e-").replace("-", "−")
+    if value == 0 or 1e-3 <= value < 1e4:
+        return f"{float(f'{value:.3g}'):,.6g}"
+    mantissa, power = f"{value:.1e}".split("e")
+    return f"{mantissa}e{int(power)}".replace("-", "−")
 
 
 def _reach(values: list[float]) -> int:
