@@ -41,7 +41,9 @@ class DepthPicture(Picture):
     width, height = 840, 340
 
     def build(self, numbers: Any) -> list:
-        self.axes = self.figure.subplots(1, 3)
+        # Placed by hand: a layout that follows the width of the tick labels would wander.
+        self.figure.set_layout_engine("none")
+        self.axes = [self.figure.add_axes((x, 0.24, 0.25, 0.67)) for x in (0.065, 0.39, 0.735)]
         titles = ("size of the stream", "gradient that arrives there", "likeness of inputs")
         for axes, title in zip(self.axes, titles, strict=True):
             axes.set(xlim=(-3, DEEPEST + 3), xlabel="layers passed", title=title)
@@ -55,7 +57,8 @@ class DepthPicture(Picture):
         self.lines = [self._pair(axes) for axes in self.axes[:2]]
         (self.cosine,) = self.axes[2].plot([], [], color=GREEN)
         (self.end,) = self.axes[2].plot([], [], "o", color=GREEN, ms=6)
-        self.figure.legend(*self.axes[0].get_legend_handles_labels(), loc="outside lower center")
+        handles, labels = self.axes[0].get_legend_handles_labels()
+        self.figure.legend(handles, labels, loc="lower left", ncols=2, bbox_to_anchor=(0.05, 0))
         return [line for pair in self.lines for line in pair] + [self.cosine, self.end]
 
     def _pair(self, axes: Axes) -> tuple:

@@ -37,8 +37,8 @@ def exponent(wiring: str, init: str = HE, branch: str = RELU) -> Experiment:
     """ln of the stream's growth over 128 layers, over the same for 64: 2 if exponential."""
 
     def experiment(seed: int) -> float:
-        deep, half = (depth.stack(wiring, branch, init, n, seed).stream for n in (DEEP, DEEP // 2))
-        return log(deep[-1] / deep[0]) / log(half[-1] / half[0])
+        stream = depth.stack(wiring, branch, init, DEEP, seed).stream
+        return log(stream[-1] / stream[0]) / log(stream[DEEP // 2] / stream[0])
 
     return experiment
 
