@@ -123,11 +123,13 @@ CLAIMS = {
             said="by Xiong et al. 2020, arXiv 2002.04745, and proved with LayerNorm",
             measured="change of the last matrix's gradient from 8 to 128 layers / the change said; "
             "right = within a factor of 1.5",
-            fixed=STACK + ", He, a final norm",
+            fixed=EITHER + ", He / fan-in, a final norm",
             band=(1 / 1.5, 1.5),
             settings={
-                "post-norm, said: 1": against_theorem("post-norm", 1.0),
-                "pre-norm, said: 1/4": against_theorem("pre-norm", 0.25),
+                "post-norm · ReLU, said: 1": against_theorem("post-norm", 1.0),
+                "pre-norm · ReLU, said: 1/4": against_theorem("pre-norm", 0.25),
+                "post-norm · attention, SwiGLU, said: 1": against_theorem("post-norm", 1.0, REAL),
+                "pre-norm · attention, SwiGLU, said: 1/4": against_theorem("pre-norm", 0.25, REAL),
             },
         ),
         Claim(

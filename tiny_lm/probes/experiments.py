@@ -7,6 +7,7 @@ from math import log
 
 import torch
 from torch import Tensor
+from torch.func import functional_call
 from torch.nn.functional import cosine_similarity
 
 from tiny_lm.layers import LayerNorm, RMSNorm
@@ -60,27 +61,33 @@ def short(wiring: str, init: str = HE) -> Experiment:
     return lambda seed: paths.lengths(wiring, init, 54, seed).mean_gradient / 54
 
 
-def _last_weight_gradient(wiring: str, layers: int, seed: int) -> float:
+LAST_MATRIX = {RELU: "down", REAL: "down_proj.weight"}
+
+
+def _last_weight_gradient(wiring: str, branch: str, layers: int, seed: int) -> float:
     """Length of the last matrix's gradient, behind a final norm as in a model."""
     x, arriving = depth.inputs(seed)
-    made = depth.branches(RELU, HE, seed)[:layers]
-    before = depth.run(x, wiring, made)[-2].detach()
-    last = made[-1]
-    weight = last.down.clone().requires_grad_()
+    made = depth.branches(branch, HE, seed)[:layers]
+    with torch.no_grad():
+        before = depth.run(x, wiring, made)[-2]
+    name = LAST_MATRIX[branch]
+    weight = made[-1].get_parameter(name).clone().requires_grad_()
 
-    def branch(u: Tensor) -> Tensor:
-        return torch.relu(u @ last.up.T) @ weight.T
+    def last(u: Tensor) -> Tensor:
+        return functional_call(made[-1], {name: weight}, (u,))
 
-    y = depth.norm()(depth.WIRINGS[wiring](before, branch, layers))
+    y = depth.norm()(depth.WIRINGS[wiring](before, last, layers))
     return float(torch.autograd.grad(y, weight, arriving)[0].norm())
 
 
-def against_theorem(wiring: str, predicted: float) -> Experiment:
+def against_theorem(wiring: str, said: float, branch: str = RELU) -> Experiment:
     """How the last gradient changes from 8 to 128 layers, over how it is said to."""
-    return lambda seed: (
-        (_last_weight_gradient(wiring, DEEP, seed) / _last_weight_gradient(wiring, 8, seed))
-        / predicted
-    )
+
+    def experiment(seed: int) -> float:
+        deep, shallow = (_last_weight_gradient(wiring, branch, n, seed) for n in (DEEP, 8))
+        return deep / shallow / said
+
+    return experiment
 
 
 def twice(rms: float, gains: tuple[float, float]) -> Experiment:
