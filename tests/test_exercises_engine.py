@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import threading
 import time
 from contextlib import suppress
@@ -99,6 +100,19 @@ def test_a_missing_return_is_named_and_none_later_on_is_wrong():
     for only in (1, 2):
         verdict = judge(DOUBLE, lambda x: 2 * x if x.ndim == only else None)  # noqa: B023
         assert verdict.ok is False and "got None" in verdict.text
+
+
+def test_code_to_repair_is_not_an_answer_as_given(tmp_path):
+    given = EXERCISES["eps_outside"].stub.rpartition("\n")[0]
+    verdicts = []
+    for i, source in enumerate((given, given.replace("root", "square_root"))):
+        path = tmp_path / f"cell_{i}.py"
+        path.write_text(source)
+        verdicts.append(check("eps_outside", runpy.run_path(str(path))["my_norm"]))
+    untouched, touched = verdicts
+    assert untouched.ok is None and "this is the code as given.\nIt is wrong: for" in untouched.text
+    assert "eps is still added to the root" not in untouched.text, "that is for the reader to find"
+    assert touched.ok is False and "eps is still added to the root" in touched.text
 
 
 def test_prints_are_kept_and_reported(capsys):

@@ -93,6 +93,7 @@ def test_the_key_is_the_whole_notebook(copies, name):
 
 
 def test_links_between_chapters_still_lead_somewhere(copies):
+    assert sorted(path.name for path in copies.iterdir()) == ["key", "learner"]
     for folder in (copies / "learner", copies / "key"):
         assert sorted(path.name for path in folder.iterdir()) == NAMES
 
