@@ -1,6 +1,7 @@
 """From a key to changed pixels: every lab, beside ipywidgets' `interact`, in one run.
 
-python tests/benchmarks/latency.py            needs Chromium; takes some minutes
+python tests/benchmarks/latency.py                 needs Chromium; takes some minutes
+python tests/benchmarks/latency.py epsilon.law     some labs only
 
 Each lab's first slider is moved by an arrow key. The time runs from the key's arrival in the page
 to the first frame in which the picture is another one and fully decoded. A frame is blank when
@@ -64,12 +65,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         work = Path(scratch)
         (work / "notebooks").mkdir()
-        labs = {
-            each.id: f"{each.values[0].__module__} {each.id.split('.')[1]}" for each in all_labs()
-        }
-        for name, place in labs.items():
-            module, function = place.split()
-            code = f"from {module} import {function}\n{function}()"
+        labs = {each.id: each.values[0] for each in all_labs()}
+        labs = {name: labs[name] for name in sys.argv[1:] or labs}
+        for name, lab in labs.items():
+            code = f"from {lab.__module__} import {lab.__name__}\n{lab.__name__}()"
             save(code, work / f"notebooks/{name}.ipynb")
         save(INTERACT, work / "notebooks/interact.ipynb")
         with jupyterlab(work) as url, chromium(work / "profile") as page:
