@@ -223,14 +223,16 @@ def test_a_card_as_html_says_the_same(name):
 
 
 def test_the_strip_shows_the_interval_against_the_band():
-    heard = hear(claim(inside=lambda seed: 1.0 + seed / 50, outside=lambda seed: 40.0 + seed))
+    heard = hear(claim(inside=lambda seed: 0.9 + seed / 10, outside=lambda seed: 40.0 + seed))
     reader = Reader()
     reader.feed(Card(heard)._repr_html_())
     bands = [shape for tag, shape in reader.shapes if tag == "rect"]
     lines = [shape for tag, shape in reader.shapes if tag == "line"]
     assert bands[0] == bands[1]  # one scale for all rows
     left, right = int(bands[0]["x"]), int(bands[0]["x"]) + int(bands[0]["width"])
-    assert left < int(lines[0]["x1"]) <= int(lines[0]["x2"]) < right < int(lines[1]["x1"]) < 180
+    middle = next(int(shape["cx"]) for tag, shape in reader.shapes if tag == "circle")
+    assert left < int(lines[0]["x1"]) < middle < int(lines[0]["x2"]) < right
+    assert right < int(lines[1]["x1"]) < 180
 
 
 def test_a_card_escapes_what_it_is_given():
