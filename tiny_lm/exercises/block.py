@@ -3,27 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from tiny_lm.exercises import attention, parts
+from tiny_lm.exercises.compare import Named
 from tiny_lm.exercises.core import Exercise
-
-
-@dataclass(frozen=True)
-class _Named:
-    """A function that prints as words in the sentence of a verdict."""
-
-    words: str
-    function: Callable[[Tensor], Tensor]
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return self.function(x)
-
-    def __repr__(self) -> str:
-        return self.words
 
 
 def _rms_norm(x: Tensor) -> Tensor:
@@ -58,11 +44,11 @@ def _no_direct_path(x, norm1, attention, norm2, ffn):
 
 
 _GAINS = torch.tensor([2.0, 0.5])
-_NORM1 = _Named("[2, 0.5] · RMSNorm", lambda x: _GAINS * _rms_norm(x))
-_NORM2 = _Named("0.5 · RMSNorm", lambda x: 0.5 * _rms_norm(x))
-_NOTHING = _Named("a branch of zeros", torch.zeros_like)
-_WRITE = _Named("writes [1, 0]", lambda x: torch.tensor([1.0, 0.0]).expand_as(x))
-_DOUBLE, _TURN = _Named("doubles", lambda x: 2 * x), _Named("reverses", lambda x: x.flip(-1))
+_NORM1 = Named("[2, 0.5] · RMSNorm", lambda x: _GAINS * _rms_norm(x))
+_NORM2 = Named("0.5 · RMSNorm", lambda x: 0.5 * _rms_norm(x))
+_NOTHING = Named("a branch of zeros", torch.zeros_like)
+_WRITE = Named("writes [1, 0]", lambda x: torch.tensor([1.0, 0.0]).expand_as(x))
+_DOUBLE, _TURN = Named("doubles", lambda x: 2 * x), Named("reverses", lambda x: x.flip(-1))
 _X = torch.tensor([3.0, 4.0])
 
 
@@ -116,15 +102,15 @@ _STREAM = torch.tensor(
     [[1.0, 2.0, -1.0, 0.5], [0.3, -2.0, 1.5, 1.0], [2.0, 0.7, 0.1, -1.0], [-1.2, 0.4, 3.0, 0.6]]
 )
 _FUNCTIONS = (
-    _Named("a norm for each position", _rms_norm),
-    _Named("the mean so far", _running_mean),
-    _Named("the mean of all positions", lambda x: x.mean(dim=0).expand_as(x)),
-    _Named("position 1 sees position 2", _first_sees_second(lambda x: x)),
-    _Named("position 1 sees RMSNorm of position 2", _first_sees_second(_rms_norm)),
-    _Named("position 1 sees LayerNorm of position 2", _first_sees_second(_layer_norm)),
-    _Named("position 2 sees position 3", _sees_the_next(1)),
-    _Named("position 3 sees the last", _sees_the_next(2)),
-    _Named("one norm over (T, D)", lambda x: x / (x.square().mean() + 1e-5).sqrt()),
+    Named("a norm for each position", _rms_norm),
+    Named("the mean so far", _running_mean),
+    Named("the mean of all positions", lambda x: x.mean(dim=0).expand_as(x)),
+    Named("position 1 sees position 2", _first_sees_second(lambda x: x)),
+    Named("position 1 sees RMSNorm of position 2", _first_sees_second(_rms_norm)),
+    Named("position 1 sees LayerNorm of position 2", _first_sees_second(_layer_norm)),
+    Named("position 2 sees position 3", _sees_the_next(1)),
+    Named("position 3 sees the last", _sees_the_next(2)),
+    Named("one norm over (T, D)", lambda x: x / (x.square().mean() + 1e-5).sqrt()),
 )
 
 

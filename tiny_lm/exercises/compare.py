@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,20 @@ from torch import Tensor
 from tiny_lm.exercises.running import Outcome, where
 
 ROUNDING = 16  # this many last digits are rounding: sums in another order differ by a few
+
+
+@dataclass(frozen=True)
+class Named:
+    """A function that prints as words where a verdict shows an argument."""
+
+    words: str
+    function: Callable[..., Any]
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.function(*arguments)
+
+    def __repr__(self) -> str:
+        return self.words
 
 
 @dataclass(frozen=True)

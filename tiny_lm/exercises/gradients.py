@@ -3,33 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import exp
 
 import torch
 from torch import Tensor
 
+from tiny_lm.exercises.compare import Named
 from tiny_lm.exercises.core import Exercise
 
 Function = Callable[[float], float]
-
-
-@dataclass(frozen=True)
-class _Named:
-    """A function that prints as words in the sentence of a verdict."""
-
-    words: str
-    function: Function
-
-    def __call__(self, x: float) -> float:
-        return self.function(x)
-
-    def __repr__(self) -> str:
-        return self.words
-
-
-_CUBE = _Named("x³", lambda x: x**3)
-_EXP = _Named("exp", exp)
+_CUBE = Named("x³", lambda x: x**3)
+_EXP = Named("exp", exp)
 
 
 def _measured(f: Function, x: float, step: float) -> float:
