@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tiny_lm.exercises import block, epsilon, residual, rms
+from tiny_lm.exercises import block, epsilon, residual, rms, training
 from tiny_lm.exercises.core import Exercise, Verdict, judge
 from tiny_lm.shapes import fail
 
@@ -12,7 +12,7 @@ __all__ = ["EXERCISES", "Exercise", "Verdict", "check", "hint"]
 
 EXERCISES: dict[str, Exercise] = {
     exercise.name: exercise
-    for module in (residual, rms, epsilon, block)
+    for module in (residual, rms, epsilon, block, training)
     for exercise in module.EXERCISES
 }
 
