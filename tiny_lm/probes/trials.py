@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import isnan
+from textwrap import wrap
 
 from tiny_lm.probes.training import FLOOR, HALFWAY, LAST, LN_V, SEEDS, TABLE, Run, stored_results
 
@@ -88,7 +89,7 @@ class Trial:
         for f in self.findings:
             losses = " ".join(f"{loss:5.2f}" for loss in f.losses)
             lines.append(f"  {f.setting:{widest}}  {losses}  {marks[f.agrees]}")
-        return "\n".join([*lines, f"Verdict: {self.verdict}."])
+        return "\n".join([*lines, *wrap(f"Verdict: {self.verdict}.", 92, subsequent_indent="  ")])
 
 
 def hear(claim: Claim, results: Callable[[Run], list[float]] = stored_results) -> Trial:
