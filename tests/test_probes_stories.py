@@ -51,7 +51,7 @@ def test_the_models_surprise_is_minus_log_of_its_probability():
 
 
 def test_with_the_model_each_word_has_two_values():
-    found = stories.surprises(3, with_model=True)
+    found = stories.surprises(3, model=stories.shipped())
     assert [len(s) for s in found.model] == [len(s) for s in found.grammar]
     ids = Stories().row(3, 60, "valid")
     wanted = stories.model_surprise(stories.shipped(), ids)[: len(flat(found.words))]
@@ -116,8 +116,8 @@ def test_no_story_is_longer_than_the_longest():
 
 def test_the_gap_is_shared_out_among_all_words():
     rows = 6
-    gaps = stories.gap_by_kind(rows)
-    read = [stories.surprises(number, with_model=True) for number in range(rows)]
+    gaps = stories.gap_by_kind(stories.shipped(), rows)
+    read = [stories.surprises(number, model=stories.shipped()) for number in range(rows)]
     assert sum(gap.words for gap in gaps) == sum(len(flat(story.words)) for story in read)
     assert sum(gap.share for gap in gaps) == pytest.approx(1.0, **EXACT)
     total = sum(sum(flat(s.model)) - sum(flat(s.grammar)) for s in read)
@@ -140,7 +140,7 @@ def heights(collection):
 
 
 def test_the_story_picture_draws_both_readers():
-    numbers = stories.surprises(3, with_model=True)
+    numbers = stories.surprises(3, model=stories.shipped())
     picture = StoryPicture(numbers)
     for bars, values in zip(picture.bars, (numbers.grammar, numbers.model), strict=True):
         drawn = [min(v, FULL) for v in flat(values) if v > 0.005]

@@ -59,7 +59,7 @@ class RatePicture(Picture):
 
     def build(self, numbers: Any) -> list:
         axes = self.figure.subplots()
-        axes.set(xscale="log", xlim=(7e-4, 0.15), ylim=(1.0, 4.5), xlabel="learning rate")
+        axes.set(xscale="log", xlim=(5e-4, 0.15), ylim=(1.0, 4.5), xlabel="learning rate")
         axes.set_xticks(numbers.rates, [f"{rate:g}" for rate in numbers.rates])
         axes.minorticks_off()
         axes.set_ylabel("loss at the end, nats")
@@ -92,7 +92,7 @@ class RatePicture(Picture):
 class TablePicture(Picture):
     """Where three seeds of each setting ended: a row a setting, between the floor and ln V."""
 
-    width, height = 780, 560
+    width, height = 800, 560
 
     def build(self, numbers: Any) -> list:
         axes = self.figure.subplots()

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import NullFormatter
 
 from tiny_lm.plots.picture import BLACK, BLUE, GREEN, GREY, ORANGE, PINK, Picture
 
@@ -76,11 +77,12 @@ class HistoryPicture(Picture):
         gradient, ratio, stream = self.figure.subplots(1, 3)
         gradient.plot(numbers.grad_norm, color=BLUE, lw=1)
         gradient.axhline(1.0, color=BLACK, ls="--", lw=1)
-        gradient.text(len(numbers.grad_norm), 1.06, "clipped above 1", ha="right", fontsize=9)
-        gradient.set(title="gradient's length", xlabel="step", yscale="log")
+        gradient.set(title="gradient's length, clipped at 1", xlabel="step", yscale="log")
         steps = [e.step for e in numbers.evaluations]
         ratio.plot(steps, [e.update_ratio for e in numbers.evaluations], "-o", color=BLUE, ms=4)
         ratio.set(title="update / weights", xlabel="step", yscale="log")
+        for axes in (gradient, ratio):
+            axes.yaxis.set_minor_formatter(NullFormatter())
         for e, look in ((numbers.evaluations[0], "--s"), (numbers.evaluations[-1], "-o")):
             colour = ORANGE if look == "--s" else BLUE
             stream.plot(e.stream_rms, look, color=colour, ms=4, label=f"after step {e.step}")

@@ -71,13 +71,13 @@ class Surprises:
     model: list[list[float]]  # empty without a model
 
 
-def surprises(number: int, with_model: bool = False) -> Surprises:
-    """The first story of a validation row, word by word; the model is the one that ships."""
+def surprises(number: int, model: TinyLM | None = None) -> Surprises:
+    """The first story of a validation row, word by word."""
     ids = CORPUS.row(number, LONGEST + 1, "valid")
     words = CORPUS.tokenizer.words(ids)[1:]
     length = words.index(grammar.END) + 1
     known = list(grammar.surprise(words[:length]))
-    learned = model_surprise(shipped(), ids)[:length] if with_model else []
+    learned = model_surprise(model, ids)[:length] if model else []
     ends = [i + 1 for i, word in enumerate(words[:length]) if word == "."]
     ends[-1] = length  # the newline belongs to the last sentence
     cut = lambda values: [values[a:b] for a, b in zip([0, *ends], ends, strict=False)]  # noqa: E731
@@ -135,11 +135,11 @@ class Gap:
     share: float  # of the whole gap
 
 
-def gap_by_kind(rows: int = 40) -> list[Gap]:
-    """The gap of the shipped model on the first story of each validation row, kind by kind."""
+def gap_by_kind(model: TinyLM, rows: int = 40) -> list[Gap]:
+    """The gap of a model on the first story of each validation row, kind by kind."""
     found: dict[str, list[float]] = {kind: [] for kind in KINDS}
     for number in range(rows):
-        story = surprises(number, with_model=True)
+        story = surprises(number, model)
         for words, known, learned in zip(story.words, story.grammar, story.model, strict=True):
             for i, (nats, models) in enumerate(zip(known, learned, strict=True)):
                 kind = next(kind for kind, fits in KINDS.items() if fits(words, i, nats))

@@ -19,7 +19,7 @@ def surprise() -> Lab:
 
 def readers() -> Lab:
     """Where does the trained model know less than the grammar?"""
-    both = partial(stories.surprises, with_model=True)
+    both = partial(stories.surprises, model=stories.shipped())
     return Lab(both, StoryPicture, {"number": whole("story", 0, 40, 4)})
 
 
