@@ -260,14 +260,14 @@ def test_a_trial_reads_as_a_card():
 def test_all_settings_of_the_table_have_a_name_and_a_place():
     rows = trials.results().rows
     assert len(rows) == len(training.TABLE)
-    picture = TablePicture(Results({"a": [1.3, 1.4, 1.5], "b": [1.3, inf, 3.4], "c": [nan] * 3}))
+    ends = {"a": [1.3, 1.4, 1.5], "b": [1.3, inf, 3.4], "c": [nan] * 3, "d": [3.4] * 3}
+    picture = TablePicture(Results(ends))
     axes = picture.figure.axes[0]
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "b", "c"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == list(ends)
     drawn = [list(line.get_xdata()) for line in axes.get_lines()]
     assert drawn[:4] == [[1.3, 1.4, 1.5], [1.3, 3.4], [4.1], []]
-    assert (
-        "3 settings: in 1 all three seeds" in picture.sentence and "in 1 none" in picture.sentence
-    )
+    assert "4 settings: in 1 all three seeds" in picture.sentence
+    assert picture.sentence.endswith("in 2 none.")
 
 
 # Schedule, curve, history

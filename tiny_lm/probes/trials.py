@@ -26,40 +26,46 @@ class Claim:
     trains: bool = True
 
 
-def _at(order: str, blocks: int, init: str = "fan_in", **more: float) -> Run:
-    return Run(order=order, blocks=blocks, lr=more.pop("lr", 1e-3), init=init, **more)
+def _at(order: str, init: str = "fan_in", **more: float) -> Run:
+    """16 blocks, 32 layers."""
+    return Run(order=order, blocks=16, init=init, **{"lr": 1e-3} | more)
+
+
+def _deep(init: str, **more: float) -> Run:
+    """64 blocks, 128 layers, in pre-norm."""
+    return Run(order="pre", blocks=64, lr=3e-3, init=init, **more)
 
 
 CLAIMS = (
     Claim(
         "Pre-norm trains 128 layers (64 blocks) from the first step.",
         {
-            "fan-in": _at("pre", 64),
-            "normal(0, 0.02)": _at("pre", 64, "small"),
-            "normal(0, 0.02), embedding of std 1": _at("pre", 64, "small", embedding=1.0),
-            "normal(0, 0.02), quieter branches": _at("pre", 64, "gpt2"),
+            "fan-in": _deep("fan_in"),
+            "normal(0, 0.02)": _deep("small"),
+            "normal(0, 0.02), embedding of std 1": _deep("small", embedding=1.0),
+            "normal(0, 0.02), quieter branches": _deep("gpt2"),
         },
     ),
     Claim(
         "Without warm-up, post-norm does not train 32 layers (16 blocks).",
-        {"fan-in": _at("post", 16), "normal(0, 0.02)": _at("post", 16, "small")},
+        {"fan-in": _at("post"), "normal(0, 0.02)": _at("post", "small")},
         trains=False,
     ),
     Claim(
         "Warm-up lets post-norm train 32 layers.",
         {
-            "fan-in, lr 1e-3, 60 of 120 steps": _at("post", 16, warmup=60),
-            "fan-in, lr 1e-4, 200 of 400 steps": _at("post", 16, lr=1e-4, warmup=200, steps=400),
+            "fan-in, lr 1e-3, 60 of 120 steps": _at("post", warmup=60),
+            "fan-in, lr 1e-4, 200 of 400 steps": _at("post", lr=1e-4, warmup=200, steps=400),
         },
     ),
     Claim(
         "Without norms in the blocks, 32 layers do not train.",
-        {"fan-in": _at("bare", 16), "normal(0, 0.02)": _at("bare", 16, "small")},
+        {"fan-in": _at("bare"), "normal(0, 0.02)": _at("bare", "small")},
         trains=False,
     ),
     Claim(
         "Without a direct path, 32 layers do not train.",
-        {"fan-in": _at("plain", 16), "normal(0, 0.02)": _at("plain", 16, "small")},
+        {"fan-in": _at("plain"), "normal(0, 0.02)": _at("plain", "small")},
         trains=False,
     ),
 )
