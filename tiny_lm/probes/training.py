@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from math import inf, log
+from math import inf, isnan, log, nan
 from pathlib import Path
 
 import torch
@@ -112,7 +112,10 @@ def survival_runs() -> list[Run]:
 
 @dataclass(frozen=True)
 class Survival:
-    """One order of the map: a row a depth, a column a learning rate, losses by seed in each."""
+    """One order of the map: a row a depth, a column a learning rate, losses by seed in each.
+
+    A loss is infinite where the run blew up, and NaN where it has not been run yet.
+    """
 
     order: str
     blocks: Sequence[int]
@@ -122,6 +125,16 @@ class Survival:
     def survived(self, row: int, column: int) -> int:
         """How many of the seeds ended below halfway between ln V and the floor."""
         return sum(loss < HALFWAY for loss in self.losses[row][column])
+
+    def is_known(self, row: int, column: int) -> bool:
+        """Whether all its runs have been made."""
+        return not any(map(isnan, self.losses[row][column]))
+
+    @property
+    def whole(self) -> int:
+        """In how many cells every seed survived."""
+        cells = [(r, c) for r in range(len(self.blocks)) for c in range(len(self.rates))]
+        return sum(self.survived(*cell) == len(SEEDS) for cell in cells)
 
 
 @lru_cache
@@ -134,12 +147,35 @@ def survival(order: str) -> Survival:
         MAP_RATES,
         [
             [
-                [stored[run.label] for run in with_seeds(Run(order=order, blocks=n, lr=lr))]
+                [
+                    stored.get(run.label, nan)
+                    for run in with_seeds(Run(order=order, blocks=n, lr=lr))
+                ]
                 for lr in MAP_RATES
             ]
             for n in MAP_BLOCKS
         ],
     )
+
+
+@dataclass(frozen=True)
+class ByRate:
+    """One row of the map: the losses of three seeds at each learning rate."""
+
+    order: str
+    blocks: int
+    rates: Sequence[float]
+    losses: list[list[float]]
+    survived: list[int]
+    start: float = LN_V
+    floor: float = FLOOR
+
+
+def by_rate(order: str, blocks: int) -> ByRate:
+    """The stored runs of one order at one depth."""
+    found, row = survival(order), MAP_BLOCKS.index(blocks)
+    counts = [found.survived(row, column) for column in range(len(MAP_RATES))]
+    return ByRate(order, blocks, MAP_RATES, found.losses[row], counts)
 
 
 def survival_table() -> str:
@@ -169,7 +205,7 @@ TABLE = (
     Run(order="post", blocks=16, lr=1e-4, warmup=200, steps=400),
     Run(order="bare", blocks=16, lr=1e-3),
     Run(order="plain", blocks=16, lr=1e-3),
-    Run(order="pre", blocks=64, lr=1e-3),
+    Run(order="pre", blocks=64),  # 120 steps at 1e-3 are too few to tell slow from stuck
     Run(order="deepnorm", blocks=16, lr=1e-3),
     Run(order="sandwich", blocks=16, lr=1e-3),
     Run(order="rezero", blocks=16, lr=1e-3),
@@ -177,16 +213,16 @@ TABLE = (
     Run(order="post", blocks=16, lr=1e-3, init="small"),
     Run(order="bare", blocks=16, lr=1e-3, init="small"),
     Run(order="plain", blocks=16, lr=1e-3, init="small"),
-    Run(order="pre", blocks=64, lr=1e-3, init="small"),
-    Run(order="post", blocks=64, lr=1e-3, init="small"),
-    Run(order="pre", blocks=64, lr=1e-3, init="gpt2"),
-    Run(order="pre", blocks=64, lr=1e-3, init="small", embedding=1.0),
+    Run(order="pre", blocks=64, init="small"),
+    Run(order="post", blocks=64, init="small"),
+    Run(order="pre", blocks=64, init="gpt2"),
+    Run(order="pre", blocks=64, init="small", embedding=1.0),
 )
 
 
 def stored_results(row: Run) -> list[float]:
-    """The stored results of a row of the table, one a seed."""
-    return [_stored(TABLE_FILE)[run.label] for run in with_seeds(row)]
+    """The stored results of a row of the table, one a seed; NaN for one not made yet."""
+    return [_stored(TABLE_FILE).get(run.label, nan) for run in with_seeds(row)]
 
 
 def table() -> str:
@@ -200,4 +236,6 @@ def table() -> str:
 
 @lru_cache
 def _stored(path: Path) -> dict[str, float]:
+    if not path.exists():
+        return {}
     return json.loads(path.read_text(encoding="utf-8"))["results"]
