@@ -207,7 +207,7 @@ def test_help_imports_nothing_heavy():
 def test_the_module_runs_and_hands_on_the_status():
     done = run("inspect", "no-such")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("tiny_lm: pretrained.load: expected smollm2-135m, a .gguf")
+    assert done.stderr.startswith("tiny_lm: pretrained.load: expected stories, smollm2-135m")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes end differently there")

@@ -126,7 +126,7 @@ def test_only_n_kv_heads_may_be_left_to_the_others(name):
         ({"rope_theta": 0}, "rope_theta > 0, got 0"),
         ({"rope_theta": float("nan")}, "rope_theta > 0, got nan"),
         ({"norm": "batch"}, "norm one of rms, layer, got 'batch'"),
-        ({"order": "sandwich"}, "order one of pre, post, plain, got 'sandwich'"),
+        ({"order": "beside"}, f"order one of {', '.join(ORDER_NAMES)}, got 'beside'"),
     ],
 )
 def test_errors(wrong, message):

@@ -20,7 +20,8 @@ def words(lab):
     """One line for each control, each part of the figure, and each option of a menu."""
     for name, control in lab.controls.items():
         label = getattr(control, "field", control).description
-        yield f"{name}: {label!r} {' | '.join(getattr(control, 'options', ()))}".rstrip()
+        options = (o if isinstance(o, str) else o[0] for o in getattr(control, "options", ()))
+        yield f"{name}: {label!r} {' | '.join(options)}".rstrip()
     moving = set(lab.picture._moving)
     for k, axes in enumerate(lab.picture.figure.axes, start=1):
         if axes.axison:

@@ -132,7 +132,7 @@ def test_what_is_evaluated():
     (found,) = history.evaluations
     assert found.step == 1 and found.loss == pytest.approx(evaluate(net, CORPUS, 8, 16), rel=1e-6)
     rows = torch.tensor([CORPUS.row(n, 17, "valid") for n in range(8)])
-    assert found.loss == pytest.approx(float(next_token_loss(net, rows)), rel=1e-6)
+    assert found.loss == pytest.approx(next_token_loss(net, rows).item(), rel=1e-6)
     matrices = {n: p for n, p in net.named_parameters() if p.ndim >= 2}
     moved = sum(float((p - first[n]).square().sum()) for n, p in matrices.items())
     size = sum(float(first[n].square().sum()) for n in matrices)

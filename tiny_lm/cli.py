@@ -167,7 +167,7 @@ def _release(chosen: argparse.Namespace) -> int:
 
     write = release.nbgrader if chosen.nbgrader else release.release
     for path in (colab.release if chosen.colab else write)(chosen.out):
-        print("written:", path)
+        print(path)
     return 0
 
 

@@ -196,9 +196,9 @@ def _within(scene: Scene) -> list[float]:
 
 
 def _typical(scene: Scene) -> Scene:
-    """One scene for all that differ in names only: their probabilities are the same."""
+    """One scene for all that differ in names or in who has the thing: none of it changes odds."""
     if not scene.hero:
         return scene
-    holder = NAMES[0] if scene.holder == scene.hero else NAMES[1]
     met = {"friend": NAMES[1], "place": PLACES[0]} if scene.friend else {}
-    return Scene(NAMES[0], "", THINGS[0], COLOURS[0], "", holder, scene.events)._replace(**met)
+    typical = Scene(hero=NAMES[0], holder=NAMES[0], thing=THINGS[0], colour=COLOURS[0])
+    return typical._replace(events=scene.events, **met)

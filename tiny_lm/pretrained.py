@@ -58,7 +58,7 @@ MODELS = {
 }
 
 
-# Trained by `python -m tiny_lm train tiny_lm/data/stories.safetensors --half --steps 2500
+# Trained by `python -m tiny_lm train tiny_lm/data/stories.safetensors --half --steps 4000
 # --length 96`, and shipped with the package.
 SHIPPED = {"stories": Path(__file__).parent / "data" / "stories.safetensors"}
 

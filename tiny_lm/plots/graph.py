@@ -25,7 +25,7 @@ class GraphPicture(Picture):
     def build(self, numbers: Any) -> list:
         axes = self.figure.subplots()
         columns = [node.place[0] for node in numbers.nodes]
-        axes.set(xlim=(min(columns) - 0.55, max(columns) + 0.55), ylim=(-0.42, 1.42))
+        axes.set(xlim=(min(columns) - 0.7, max(columns) + 0.6), ylim=(-0.42, 1.42))
         axes.axis("off")
         axes.set_title(numbers.title)
         for path, name in numbers.paths.items():
