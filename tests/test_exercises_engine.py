@@ -212,7 +212,11 @@ def test_a_typed_in_number_is_not_given_away_and_its_kind_is_named():
 
 
 def test_too_few_digits_are_told_from_a_wrong_number():
-    assert check("shift", [0.96, 1.04]).text == "shift: nearly. Give more digits than [0.96, 1.04]"
+    short = "shift: right as far as it goes. Give more digits than"
+    assert check("shift", [0.96, 1.04]).text == f"{short} [0.96, 1.04]"
+    for wrong_digits in ([0.96, 1.034], [0.9601, 1.0341], [0.97, 1.04], [0.0, 1.04]):
+        assert check("shift", wrong_digits).ok is False
+        assert "more digits" not in check("shift", wrong_digits).text
     assert check("shift", [0.9, 1.1]).text == "shift: not [0.9, 1.1]"
     assert check("norm_parameters", 1153).text == "norm_parameters: not 1153"
     assert check("ten_times", [35.355, 0.849, 1.131]).ok is True, "three decimals, as asked"

@@ -43,7 +43,7 @@ TABLE = {
     "probes":     (LIBRARY,                                  "numpy torch"),
     "exercises":  (LIBRARY + " probes",                      "numpy torch platformdirs"),
     "plots":      ("",                                       "numpy matplotlib PIL"),
-    "widgets":    ("probes plots exercises shapes",          "ipywidgets IPython platformdirs traitlets"),
+    "widgets":    ("probes plots exercises shapes", "ipywidgets IPython platformdirs traitlets"),
     "lessons":    (LIBRARY + " probes exercises",            "numpy torch"),
     "release":    ("exercises extras shapes",                "nbconvert nbformat"),
     "cli":        ("*",                                      "*"),

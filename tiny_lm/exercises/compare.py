@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import torch
@@ -76,6 +78,19 @@ def _about_errors(expected: Outcome, got: Outcome) -> str:
 def _at(problem: BaseException) -> str:
     line = where(problem)
     return f", in the line `{line}`" if line else ""
+
+
+def is_rounding(expected: Any, got: Any) -> bool:
+    """Whether every number of `got` is the expected one, rounded to the decimals that it shows."""
+    with suppress(TypeError, ValueError, RuntimeError):
+        want, have = numbers(expected), numbers(got)
+        if want.shape != have.shape:
+            return False
+        pairs = zip(want.flatten().tolist(), have.flatten().tolist(), strict=True)
+        return all(
+            h and round(w, max(0, -Decimal(str(h)).as_tuple().exponent)) == h for w, h in pairs
+        )
+    return False
 
 
 def gap_of(expected: Any, got: Any, rtol: float | None, atol: float) -> Gap:

@@ -14,7 +14,15 @@ from typing import Any
 from torch import Tensor
 
 from tiny_lm.exercises import texts
-from tiny_lm.exercises.compare import Gap, between, gap_of, numbers, show, show_argument
+from tiny_lm.exercises.compare import (
+    Gap,
+    between,
+    gap_of,
+    is_rounding,
+    numbers,
+    show,
+    show_argument,
+)
 from tiny_lm.exercises.running import Outcome, Run, outcome, run
 from tiny_lm.exercises.verdict import Verdict
 
@@ -196,9 +204,8 @@ def _judge_value(exercise: Exercise, answer: Answer, seconds: float) -> Verdict:
     for sentence, wrong in exercise.wrong.items():
         if not gap_of(wrong, answer, exercise.rtol, exercise.atol).words:
             return Verdict(False, f"{name}: not {show(answer)}. {sentence}")
-    loose = 10 * (exercise.rtol or 0.0), 10 * exercise.atol
-    if not gap_of(exercise.reference, answer, *loose).words:
-        return Verdict(False, f"{name}: nearly. Give more digits than {show(answer)}")
+    if is_rounding(exercise.reference, answer):
+        return Verdict(False, f"{name}: right as far as it goes. Give more digits than {answer}")
     # How far off a typed-in number is would give it away; its kind does not.
     return Verdict(False, f"{name}: not {show(answer)}{_kind(exercise.reference, answer)}")
 

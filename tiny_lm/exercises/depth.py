@@ -161,13 +161,13 @@ EXERCISES: tuple[Exercise, ...] = (
         title="Who learns first?",
         difficulty=2,
         minutes=4,
-        reference=2,
+        reference=5,
         wrong={
-            "A gradient reaches the input. To reach a matrix *inside* a branch it must come "
+            "A gradient reaches the input. To reach a matrix *inside* attention it must come "
             "through the zeros behind it.": 9,
-            "The zeroed matrices themselves do learn: what is in front of them is not zero.": 0,
-            "Each of the two branches ends in a zeroed matrix.": 1,
-            "Norms stand in front of the branches: their gains get no gradient either.": 4,
+            "The zeroed matrix itself does learn: what is in front of it is not zero.": 4,
+            "That is with both outputs zeroed. Here SwiGLU writes, and all of it learns.": 2,
+            "norm1 stands in front of attention: its gradient comes through the zeros.": 6,
         },
         hints=["Whose gradient does not pass through a matrix of zeros?"],
     ),

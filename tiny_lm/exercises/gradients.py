@@ -103,6 +103,15 @@ EXERCISES = (
             "The gain multiplies the normalised x, not x.": lambda g, x, eps: (g * x).sum(dim=0),
             "y = gain · n has the slope n, and this leaves it out.": lambda g, x, eps: g.sum(dim=0),
             "eps is missing.": lambda g, x, eps: _gain_gradient(g, x, 0.0),
+            "The mean of the squares runs over all rows. Each row has a denominator of its own "
+            "(section 4).": lambda g, x, eps: (g * x / (x.square().mean() + eps).sqrt()).sum(dim=0),
+            "The mean of the squares runs over the rows (dim=0). It must run along each row, over "
+            "dim=-1.": lambda g, x, eps: (
+                g * x / (x.square().mean(dim=0, keepdim=True) + eps).sqrt()
+            ).sum(dim=0),
+            "keepdim=True is missing: one mean a row, of shape [N], does not fit rows [N, D].": (
+                lambda g, x, eps: (g * x / (x.square().mean(dim=-1) + eps).sqrt()).sum(dim=0)
+            ),
             "This sums over the coordinates. Each has a gain of its own: add up the rows.": (
                 lambda g, x, eps: (g * _normed(x, eps)).sum(dim=-1)
             ),

@@ -74,8 +74,8 @@ ROOT_SQUARED = (
     "the inner root has an infinite slope: the gradient is NaN. Add eps to the mean square itself."
 )
 OWN_DTYPE = (
-    "This squares in the type of x: in float16 the square of 256 is already infinite. Go to "
-    "float32 before the square."
+    "This squares in the type of x: in float16 the square of 256 is already infinite. Before the "
+    "square go to float32, or stay in float64 if x is float64; at the end go back to the type of x."
 )
 FLOAT32 = (
     "This computes in float32 throughout: a float64 input loses half of its digits, and its range."

@@ -127,10 +127,10 @@ EXERCISES = (
         cases=norms.CASES,
         wrong=norms.MISTAKES,
         hints=[
-            "mean(dim=-1, keepdim=True) gives every row a denominator of its own. The order: "
-            "widen, square, mean, add eps, root, divide, times the gain, back to the type of x.",
-            "wide = x.to(torch.promote_types(x.dtype, torch.float32)) is float32 or better; "
-            "y.to(x.dtype) goes back.",
+            "Every row needs a denominator of its own: over which axis does the mean run, and what "
+            "does keepdim do? And in which type of number is the square taken?",
+            "The order: widen, square, mean, add eps, root, divide, times the gain, back to the "
+            "type of x. x.to(torch.promote_types(x.dtype, torch.float32)) is float32 or better.",
         ],
         rtol=None,
     ),
@@ -156,6 +156,7 @@ EXERCISES = (
                 13 / sqrt(365),
                 14 / sqrt(365),
             ],
+            "That is the input after adding. Now divide both by its RMS.": [13.0, 14.0],
         },
         hints=["The squares of 13 and 14 are 169 and 196. What is the root of their mean?"],
     ),

@@ -11,9 +11,10 @@ from tiny_lm.probes.training import FLOOR, HALFWAY, LAST, LN_V, SEEDS, TABLE, Ru
 
 RULE = (
     f"A run trains if the mean loss of its last {LAST} steps is below {HALFWAY:.2f} nats, halfway "
-    f"between ln V and the floor. A setting agrees when all {len(SEEDS)} seeds do what the claim "
+    "between ln V and the floor; one that is only slow counts as not training. "
+    f"A setting agrees when all {len(SEEDS)} seeds do what the claim "
     "says, disagrees when none does, and is open otherwise. All agree: holds. All disagree: does "
-    "not hold. Both occur: holds if. Otherwise: not settled here."
+    "not hold. Both occur: holds if, open settings named. Otherwise: not settled here."
 )
 
 
