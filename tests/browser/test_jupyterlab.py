@@ -42,7 +42,7 @@ def stored_pictures(name):
     return {f"data:image/png;base64,{png.strip()}" for png in pngs}
 
 
-LABS = ".jp-OutputArea-output:has([role=slider])"
+LABS = ".jp-OutputArea-output:has([role=slider]):has(img[alt])"  # not the questions
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -58,7 +58,8 @@ class GraphPicture(Picture):
         arrived = "nothing yet" if first.gradient is None else _show(first.gradient)
         more = " so far" if first.gradient is not None and not first.complete else ""
         return (
-            f"{numbers.title}, step {numbers.step} of {numbers.steps}. {numbers.words} "
+            f"{numbers.title} = {_show(numbers.nodes[-1].value)}, "
+            f"step {numbers.step} of {numbers.steps}. {numbers.words} "
             f"Gradient at {first.name}: {arrived}{more}."
         )
 
