@@ -56,10 +56,11 @@ def release(out: Path, root: Path = ROOT) -> list[Path]:
 
 
 def packed(package: Path) -> bytes:
-    """The modules of a package as a zip file, the same bytes for the same source."""
+    """A package, modules and data, as a zip file: the same bytes for the same source."""
     buffer = io.BytesIO()
+    files = [p for p in package.rglob("*") if p.is_file() and "__pycache__" not in p.parts]
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        for path in sorted(package.rglob("*.py")):
+        for path in sorted(files):
             name = path.relative_to(package.parent).as_posix()
             info = zipfile.ZipInfo(name)  # dated 1980, as zip files begin: no clock in it
             info.compress_type = zipfile.ZIP_DEFLATED

@@ -74,7 +74,7 @@ class TrainConfig:
     than the best. Source: AdamW, Loshchilov and Hutter 2019, arXiv 1711.05101.
     """
 
-    steps: int = 1500
+    steps: int = 600
     batch: int = 32  # rows a step, over all processes
     length: int = 64  # tokens to predict in each row
     lr: float = 3e-3

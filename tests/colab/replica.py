@@ -23,6 +23,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 PACKAGES = ["torch>=2.4,<2.14", "numpy", "matplotlib", "ipywidgets", "ipython", "ipykernel"]
 PACKAGES += ["nbclient", "nbformat", "pytest", "hypothesis", "platformdirs", "filelock", "pip"]
+PACKAGES += ["safetensors"]  # which Colab has for transformers
 SEEN = """
 import torch, numpy, ipywidgets
 print(torch.__version__, numpy.__version__, ipywidgets.__version__)
