@@ -6,29 +6,20 @@ python tests/benchmarks/orders.py again  computes it all again, ten minutes or s
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 
-import torch
-from stored import results
+from stored import command
 
 from tiny_lm.probes import orders
 
 
 def main() -> None:
-    torch.set_num_threads(1)
-    if sys.argv[1:] == ["again"]:
-        orders.FILE.unlink(missing_ok=True)
     # Seed by seed: a run that was stopped early has a picture of every order.
     pairs = [(order, seed) for seed in orders.SEEDS for order in orders.ORDERS]
     runs = {orders.key(*pair): pair for pair in pairs}
-    results(
-        orders.FILE,
-        list(runs),
-        lambda key: asdict(orders.compute(*runs[key])),
-        orders.SETTINGS,
+    command(
+        orders.FILE, runs, lambda pair: asdict(orders.compute(*pair)), orders.SETTINGS, orders.table
     )
-    print(orders.table())
 
 
 if __name__ == "__main__":

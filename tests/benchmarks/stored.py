@@ -4,11 +4,28 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from tqdm import tqdm
+
+
+def command(
+    path: Path,
+    jobs: Mapping[str, Any],
+    compute: Callable[[Any], Any],
+    settings: str,
+    table: Callable[[], str],
+) -> None:
+    """Compute what the file lacks, or with `again` all of it, and print the table of it."""
+    torch.set_num_threads(1)
+    if sys.argv[1:] == ["again"]:
+        path.unlink(missing_ok=True)
+    results(path, list(jobs), lambda key: compute(jobs[key]), settings)
+    print(table())
 
 
 def results(path: Path, keys: Sequence[str], compute: Callable[[str], Any], settings: str) -> dict:

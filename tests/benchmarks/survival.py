@@ -6,26 +6,18 @@ python tests/benchmarks/survival.py again  computes it all again, about half an 
 
 from __future__ import annotations
 
-import sys
-
-import torch
-from stored import results
+from stored import command
 
 from tiny_lm.probes import training
 
 
 def main() -> None:
-    torch.set_num_threads(1)
-    if sys.argv[1:] == ["again"]:
-        training.SURVIVAL_FILE.unlink(missing_ok=True)
     runs = {run.label: run for run in training.survival_runs()}
-    results(
-        training.SURVIVAL_FILE,
-        list(runs),
-        lambda label: round(training.result(runs[label]), 4),
-        training.SETTINGS,
-    )
-    print(training.survival_table())
+
+    def compute(run: training.Run) -> float:
+        return round(training.result(run), 4)
+
+    command(training.SURVIVAL_FILE, runs, compute, training.SETTINGS, training.survival_table)
 
 
 if __name__ == "__main__":

@@ -6,26 +6,18 @@ python tests/benchmarks/training_table.py again  computes it all again, about ha
 
 from __future__ import annotations
 
-import sys
-
-import torch
-from stored import results
+from stored import command
 
 from tiny_lm.probes import training
 
 
 def main() -> None:
-    torch.set_num_threads(1)
-    if sys.argv[1:] == ["again"]:
-        training.TABLE_FILE.unlink(missing_ok=True)
     runs = {run.label: run for row in training.TABLE for run in training.with_seeds(row)}
-    results(
-        training.TABLE_FILE,
-        list(runs),
-        lambda label: round(training.result(runs[label]), 4),
-        training.SETTINGS,
-    )
-    print(training.table())
+
+    def compute(run: training.Run) -> float:
+        return round(training.result(run), 4)
+
+    command(training.TABLE_FILE, runs, compute, training.SETTINGS, training.table)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, log, sqrt
 from statistics import fmean, stdev
+from typing import Any
 
 from tiny_lm.shapes import fail
 
@@ -81,16 +82,16 @@ def judge(low: float, high: float, band: tuple[float, float]) -> bool | None:
     return True if band[0] <= low and high <= band[1] else None
 
 
-def verdict(findings: Sequence[Finding]) -> str:
-    """The verdict that RULE gives."""
+def verdict(findings: Sequence[Any], not_clear: str = "across an edge") -> str:
+    """The verdict that RULE gives on findings, of which each has a `setting` and `agrees`."""
     yes, no, open_ = (
         [f.setting for f in findings if f.agrees is answer] for answer in (True, False, None)
     )
-    across = f" (across an edge: {'; '.join(open_)})" if open_ else ""
+    left = f" ({not_clear}: {'; '.join(open_)})" if open_ else ""
     if yes and no:
-        return f"holds if: {'; '.join(yes)}{across}"
+        return f"holds if: {'; '.join(yes)}{left}"
     if open_:
-        return f"not settled here{across}"
+        return f"not settled here{left}"
     return "holds in these settings" if yes else "does not hold in these settings"
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import isnan
 from textwrap import wrap
 
+from tiny_lm.probes import court
 from tiny_lm.probes.training import FLOOR, HALFWAY, LAST, LN_V, SEEDS, TABLE, Run, stored_results
 
 RULE = (
@@ -105,21 +106,15 @@ def hear(claim: Claim, results: Callable[[Run], list[float]] = stored_results) -
     return Trial(claim.sentence, findings, verdict(findings))
 
 
+def verdict(findings: list[Finding]) -> str:
+    """The verdict that RULE gives; the court of chapter 05 has the same four."""
+    return court.verdict(findings, not_clear="open")
+
+
 def _finding(setting: str, losses: list[float], trains: bool) -> Finding:
     as_said = sum((loss < HALFWAY) == trains for loss in losses)
     agrees = {len(losses): True, 0: False}.get(as_said)
     return Finding(setting, losses, None if any(map(isnan, losses)) else agrees)
-
-
-def verdict(findings: list[Finding]) -> str:
-    """The verdict that RULE gives."""
-    yes, no, open_ = ([f.setting for f in findings if f.agrees is a] for a in (True, False, None))
-    left = f" (open: {'; '.join(open_)})" if open_ else ""
-    if yes and no:
-        return f"holds if: {'; '.join(yes)}{left}"
-    if open_:
-        return f"not settled here{left}"
-    return "holds in these settings" if yes else "does not hold in these settings"
 
 
 @dataclass(frozen=True)
