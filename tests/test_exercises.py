@@ -3,6 +3,8 @@ forgiven, and each case of the RMSNorm exercise is needed."""
 
 from __future__ import annotations
 
+import ast
+import inspect
 from collections import Counter
 from dataclasses import replace
 
@@ -54,6 +56,16 @@ def test_an_exercise_is_complete(name):
         last = cell.splitlines()[-1]
         assert last.startswith(f'check("{name}", ') and last.endswith(")")
     assert exercise.prompt and "your code here" not in exercise.solution
+
+
+@each
+def test_a_verdict_calls_the_arguments_as_the_stub_does(name):
+    exercise = EXERCISES[name]
+    if callable(exercise.reference) and exercise.use is None:
+        functions = [n for n in ast.parse(exercise.stub).body if isinstance(n, ast.FunctionDef)]
+        learners = [argument.arg for argument in functions[0].args.args]
+        ours = list(inspect.signature(exercise.reference).parameters)
+        assert ours[: len(exercise.cases[0])] == learners
 
 
 def test_the_counts(capsys):

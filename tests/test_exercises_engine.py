@@ -12,6 +12,7 @@ import torch
 
 from tiny_lm import exercises
 from tiny_lm.exercises import EXERCISES, check, hint, running
+from tiny_lm.exercises.compare import show
 from tiny_lm.exercises.core import Exercise, Verdict, judge
 
 each = pytest.mark.parametrize("name", EXERCISES)
@@ -63,9 +64,11 @@ def test_the_difference_and_the_failing_input_are_given():
 
 
 def test_the_smallest_failing_case_comes_first():
-    assert judge(DOUBLE, lambda x: 3 * x).text.startswith("double: for [[3]], ")
+    assert judge(DOUBLE, lambda x: 3 * x).text.startswith("double: for x = [[3]], ")
     # the smallest is right here, so the next one is shown
-    assert judge(DOUBLE, lambda x: 2 * x + x.numel() - 1).text.startswith("double: for [1, 2], ")
+    assert judge(DOUBLE, lambda x: 2 * x + x.numel() - 1).text.startswith(
+        "double: for x = [1, 2], "
+    )
 
 
 def test_exact_and_close_are_told_apart():
@@ -171,13 +174,13 @@ def test_an_answer_that_never_ends_is_stopped(answer):
     start = time.perf_counter()
     verdict = judge(DOUBLE, answer, seconds=0.3)
     assert verdict.ok is False
-    assert "for [[3]], no result within 0.3 seconds. Does a loop never end?" in verdict.text
+    assert "for x = [[3]], no result within 0.3 seconds. Does a loop never end?" in verdict.text
     assert time.perf_counter() - start < 10
 
 
 def test_the_case_that_never_ends_is_named_and_its_thread_is_gone():
     before = threading.active_count()
-    assert "for [1, 2], no result" in judge(DOUBLE, late_on_the_larger, seconds=0.3).text
+    assert "for x = [1, 2], no result" in judge(DOUBLE, late_on_the_larger, seconds=0.3).text
     assert threading.active_count() == before
 
 
@@ -211,13 +214,26 @@ def test_a_typed_in_number_is_not_given_away_and_its_kind_is_named():
     assert "expected a list of 2 numbers" in check("shift", 0.962).text
 
 
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ([1, 0.8, 1.2], ": none of the 3 numbers is right"),
+        ([35.355, 0.8, 1.2], ": of 3 numbers, 2 and 3 are wrong"),
+        ([35.355, 0.849, float("nan")], ": of 3 numbers, 3 is wrong"),
+    ],
+)
+def test_of_several_numbers_the_wrong_ones_are_pointed_out(answer, words):
+    text = check("ten_times", answer).text
+    assert text == f"ten_times: not {show(answer)}{words}"
+
+
 def test_too_few_digits_are_told_from_a_wrong_number():
     short = "shift: right as far as it goes. Give more digits than"
     assert check("shift", [0.96, 1.04]).text == f"{short} [0.96, 1.04]"
     for wrong_digits in ([0.96, 1.034], [0.9601, 1.0341], [0.97, 1.04], [0.0, 1.04]):
         assert check("shift", wrong_digits).ok is False
         assert "more digits" not in check("shift", wrong_digits).text
-    assert check("shift", [0.9, 1.1]).text == "shift: not [0.9, 1.1]"
+    assert check("shift", [0.9, 1.1]).text.startswith("shift: not [0.9, 1.1]: none")
     assert check("norm_parameters", 1153).text == "norm_parameters: not 1153"
     assert check("ten_times", [35.355, 0.849, 1.131]).ok is True, "three decimals, as asked"
 

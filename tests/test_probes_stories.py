@@ -125,6 +125,8 @@ def test_the_gap_is_shared_out_among_all_words():
     by_kind = {gap.kind: gap for gap in gaps}
     for answer in ("who", "colour", "thing", "place"):
         assert by_kind[f"last sentence: {answer}"].words == rows
+    free = sum(nats > 0 for story in read for sentence in story.grammar for nats in sentence)
+    assert by_kind["free to be chosen"].words == free, "what the grammar asks is never free"
     places = [story.words[-1][8] for story in read]
     assert set(places) <= set(grammar.PLACES)
     here = fmean(story.model[-1][8] for story in read)  # the grammar is sure of it

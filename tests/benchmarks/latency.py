@@ -1,4 +1,4 @@
-"""From a key to changed pixels: every lab, beside ipywidgets' `interact`, in one run.
+"""From a key to changed pixels: every lab, beside `interact` drawing the same picture, in one run.
 
 python tests/benchmarks/latency.py                 needs Chromium; takes some minutes
 python tests/benchmarks/latency.py epsilon.law     some labs only
@@ -26,20 +26,30 @@ from test_widgets import all_labs  # noqa: E402
 MOVABLE = ".jp-OutputArea-output:has([role=slider])"  # interact's picture has no words to it
 
 MOVES, WARM_UP = 15, 3
+LAB = """
+from {module} import {name}
+{name}()
+"""
+# The same probe, picture, sharpness and controls by `interact`: a new figure for each move. Our own
+# layout in rounds is left out, since nobody would write it there.
 INTERACT = """
 %matplotlib inline
-import matplotlib.pyplot as plt
-from ipywidgets import FloatLogSlider, interact
-from tiny_lm.probes.epsilon import law
+from IPython.display import display
+from ipywidgets import interact
+from {module} import {name}
 
-@interact(eps=FloatLogSlider(1e-5, min=-12, max=0, step=0.25))
-def draw(eps):
-    numbers = law(eps, 0.01)
-    fig, axes = plt.subplots(figsize=(6, 3.2))
-    axes.semilogx(numbers.sizes, numbers.outputs)
-    axes.plot([numbers.size], [numbers.output], "o")
-    axes.set(xlabel="RMS of x", ylabel="RMS of the output", ylim=(0, 1.12))
-    plt.show()
+lab = {name}()
+lab.draw = lambda: None
+controls = {{n: getattr(control, "slider", control) for n, control in lab.controls.items()}}
+
+class Anew(type(lab.picture)):
+    def _lay_out(self):
+        for artist in self._moving:
+            artist.set_animated(False)
+
+@interact(**controls)
+def draw(**moved):
+    display(Anew(lab.probe(**lab.values)).figure)
 """
 # Watches one lab frame by frame: when its picture changed, how often it was blank or elsewhere.
 WATCH = """(lab) => {
@@ -70,15 +80,15 @@ def main() -> None:
         labs = {each.id: each.values[0] for each in all_labs()}
         labs = {name: labs[name] for name in sys.argv[1:] or labs}
         for name, lab in labs.items():
-            code = f"from {lab.__module__} import {lab.__name__}\n{lab.__name__}()"
-            save(code, work / f"notebooks/{name}.ipynb")
-        save(INTERACT, work / "notebooks/interact.ipynb")
+            for form, code in (("lab", LAB), ("interact", INTERACT)):
+                code = code.format(module=lab.__module__, name=lab.__name__)
+                save(code, work / f"notebooks/{name}.{form}.ipynb")
         with jupyterlab(work) as url, chromium(work / "profile") as page:
-            print(f"{'':24} median ms   95 %   x faster   blank frames   jump, px")
-            base = show(page, url, "interact", None)
+            print(f"{'':24}{'lab, ms':>14}{'interact, ms':>16}")
+            print(f"{'':24}{'median':>8}{'95 %':>6}{'median':>10}{'95 %':>6}", end="")
+            print(f"{'x faster':>10}{'blank frames':>14}{'jump, px':>10}")
             for name in labs:
-                show(page, url, name, base)
-            show(page, url, "interact", base)
+                show(page, url, name)
 
 
 def save(code, path):
@@ -87,18 +97,20 @@ def save(code, path):
     nbformat.write(notebook, path)
 
 
-def show(page, url, name, base):
-    """Measure the lab of a notebook that holds nothing else; returns its median."""
-    open_notebook(page, url, f"{name}.ipynb")
-    run_all(page)
-    times, blank, jump = measure(page, page.locator(MOVABLE).first)
-    median = statistics.median(times)
-    worst = sorted(times)[round(0.95 * (len(times) - 1))]
-    faster = (base or median) / median
-    print(
-        f"{name:24} {median:9.0f} {worst:6.0f} {faster:10.1f} {blank:14} {jump:10.0f}", flush=True
-    )
-    return median
+def show(page, url, name):
+    """Measure a lab and its twin, each in a notebook that holds nothing else; print a line."""
+    columns, medians = "", []
+    for form in ("lab", "interact"):
+        open_notebook(page, url, f"{name}.{form}.ipynb")
+        run_all(page)
+        times, *seen = measure(page, page.locator(MOVABLE).first)
+        medians.append(statistics.median(times))
+        if form == "lab":
+            blank, jump = seen
+        worst = sorted(times)[round(0.95 * (len(times) - 1))]
+        columns += f"{medians[-1]:{8 if form == 'lab' else 10}.0f}{worst:6.0f}"
+    faster = medians[1] / medians[0]
+    print(f"{name:24}{columns}{faster:10.1f}{blank:14}{jump:10.0f}", flush=True)
 
 
 def measure(page, lab):

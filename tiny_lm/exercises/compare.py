@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import chain, repeat
 from typing import Any
 
 import torch
@@ -154,8 +155,33 @@ def show(value: Any, digits: int = 6) -> str:
     return _rounded(array.tolist(), digits)
 
 
-def show_argument(value: Any) -> str:
-    """An argument of a case, with what is not to be seen from its numbers."""
+def which_differ(expected: Tensor, got: Tensor, rtol: float, atol: float) -> str:
+    """Which entries of a list are wrong, in words; nothing about a single number."""
+    if expected.ndim != 1:
+        return ""
+    same = torch.isclose(expected, got, rtol=rtol, atol=atol).tolist()
+    wrong = [str(place) for place, agrees in enumerate(same, 1) if not agrees]
+    if len(wrong) == len(same):
+        return f": none of the {len(same)} numbers is right"
+    are = "is" if len(wrong) == 1 else "are"
+    return f": of {len(same)} numbers, {' and '.join(wrong)} {are} wrong"
+
+
+def size_of(case: tuple) -> int:
+    """How many numbers the arguments of a case hold."""
+    return sum(
+        a.numel() if isinstance(a, Tensor) else len(a) if isinstance(a, list) else 1 for a in case
+    )
+
+
+def show_case(case: tuple, names: Iterable[str] = ()) -> str:
+    """The arguments of a case, each with its name as far as names are given."""
+    labels = chain((f"{name} = " for name in names), repeat(""))
+    return ", ".join(label + _argument(value) for label, value in zip(labels, case, strict=False))
+
+
+def _argument(value: Any) -> str:
+    """An argument with what is not to be seen from its numbers."""
     words = show(value)
     if not isinstance(value, Tensor):
         return words

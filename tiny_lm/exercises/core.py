@@ -11,8 +11,6 @@ from functools import partial
 from textwrap import dedent
 from typing import Any
 
-from torch import Tensor
-
 from tiny_lm.exercises import texts
 from tiny_lm.exercises.compare import (
     Gap,
@@ -21,7 +19,9 @@ from tiny_lm.exercises.compare import (
     is_rounding,
     numbers,
     show,
-    show_argument,
+    show_case,
+    size_of,
+    which_differ,
 )
 from tiny_lm.exercises.running import Outcome, Run, outcome, run
 from tiny_lm.exercises.verdict import Verdict
@@ -96,7 +96,7 @@ def judge(exercise: Exercise, answer: Answer, seconds: float = SECONDS) -> Verdi
 
 
 def _judge_function(exercise: Exercise, answer: Answer, seconds: float) -> Verdict:
-    cases = sorted(exercise.cases, key=_size)  # the first that fails is the smallest
+    cases = sorted(exercise.cases, key=size_of)  # the first that fails is the smallest
     ran = run(exercise.bound(answer), cases, seconds)
     expected = [outcome(exercise.bound(exercise.reference), case) for case in cases]
     if ran.finished and _is_empty(ran):
@@ -104,7 +104,7 @@ def _judge_function(exercise: Exercise, answer: Answer, seconds: float) -> Verdi
     gaps = [exercise.gap(want, got) for want, got in zip(expected, ran.outcomes, strict=False)]
     failed = [i for i, gap in enumerate(gaps) if gap.words]
     if failed:
-        first = f"{_for(cases[failed[0]])}, {gaps[failed[0]].words}"
+        first = f"{_for(exercise, cases[failed[0]])}, {gaps[failed[0]].words}"
         if _is_as_given(exercise, answer):
             return _not_written(exercise, f": this is the code as given.\nIt is wrong: {first}")
         lines = [f"{exercise.name}: {first}", *_mistake(exercise, cases, ran, failed)]
@@ -112,7 +112,7 @@ def _judge_function(exercise: Exercise, answer: Answer, seconds: float) -> Verdi
             lines.append(f"{len(failed)} of {len(cases)} cases fail; this is the smallest.")
         return Verdict(False, "\n".join(lines + _printed(ran)))
     if not ran.finished:
-        late = f"for {_arguments(cases[len(gaps)])}, no result within {seconds:g} seconds"
+        late = f"{_for(exercise, cases[len(gaps)])}, no result within {seconds:g} seconds"
         return Verdict(False, f"{exercise.name}: {late}. Does a loop never end?")
     how = "exactly" if all(gap.exact for gap in gaps) else _off(max(g.largest for g in gaps))
     lines = [f"{exercise.name}: all {len(cases)} cases agree, {how}"]
@@ -175,19 +175,9 @@ def _printed(ran: Run) -> list[str]:
     return [f"It prints while it is checked: {first!r}{rest}"]
 
 
-def _size(case: tuple) -> int:
-    """How many numbers a case holds."""
-    return sum(
-        a.numel() if isinstance(a, Tensor) else len(a) if isinstance(a, list) else 1 for a in case
-    )
-
-
-def _arguments(case: tuple) -> str:
-    return ", ".join(map(show_argument, case))
-
-
-def _for(case: tuple) -> str:
-    return f"for {_arguments(case)}" if case else "called with nothing"
+def _for(exercise: Exercise, case: tuple) -> str:
+    names = inspect.signature(exercise.reference).parameters if exercise.use is None else ()
+    return f"for {show_case(case, names)}" if case else "called with nothing"
 
 
 # --- values
@@ -207,7 +197,7 @@ def _judge_value(exercise: Exercise, answer: Answer, seconds: float) -> Verdict:
     if is_rounding(exercise.reference, answer):
         return Verdict(False, f"{name}: right as far as it goes. Give more digits than {answer}")
     # How far off a typed-in number is would give it away; its kind does not.
-    return Verdict(False, f"{name}: not {show(answer)}{_kind(exercise.reference, answer)}")
+    return Verdict(False, f"{name}: not {show(answer)}{_what_is_wrong(exercise, answer)}")
 
 
 def _judge_used(exercise: Exercise, answer: Answer, seconds: float) -> Verdict:
@@ -227,15 +217,16 @@ def _judge_used(exercise: Exercise, answer: Answer, seconds: float) -> Verdict:
     return Verdict(False, "\n".join([f"{name}: {got.value}", *known[:1]]))
 
 
-def _kind(reference: Answer, answer: Answer) -> str:
-    """What kind of answer is expected, when this one is of another."""
+def _what_is_wrong(exercise: Exercise, answer: Answer) -> str:
+    """Which numbers of a list are wrong; or the kind that is expected, if it is of another."""
+    reference = exercise.reference
     if isinstance(reference, str | bool):
         return "" if isinstance(answer, type(reference)) else ": choose one of the answers given"
-    want = numbers(reference).shape
+    want = numbers(reference)
     with suppress(TypeError, ValueError, RuntimeError):
-        if numbers(answer).shape == want:
-            return ""
-    return ": expected " + (f"a list of {want[0]} numbers" if want else "one number")
+        if numbers(answer).shape == want.shape:
+            return which_differ(want, numbers(answer), exercise.rtol, exercise.atol)
+    return ": expected " + (f"a list of {len(want)} numbers" if want.ndim else "one number")
 
 
 # --- words that all share

@@ -24,8 +24,8 @@ def _normed(x: Tensor, eps: float) -> Tensor:
     return x / (x.square().mean(dim=-1, keepdim=True) + eps).sqrt()
 
 
-def _gain_gradient(gradient: Tensor, x: Tensor, eps: float) -> Tensor:
-    return (gradient * _normed(x, eps)).sum(dim=0)
+def _gain_gradient(g: Tensor, x: Tensor, eps: float) -> Tensor:
+    return (g * _normed(x, eps)).sum(dim=0)
 
 
 _X = torch.tensor([[3.0, 4.0], [30.0, 40.0], [1.0, -1.0]], dtype=torch.float64)
@@ -73,6 +73,12 @@ EXERCISES = (
             "The sign is turned around: up minus down.": lambda f, x, step: -_measured(f, x, step),
             "This is how far the value moves. Divide by how far x moved.": lambda f, x, step: (
                 f(x + step) - f(x - step)
+            ),
+            "Brackets are missing: / 2 * step divides by 2 and multiplies by step.": (
+                lambda f, x, step: (f(x + step) - f(x - step)) / 2 * step
+            ),
+            "Brackets are missing: division comes before subtraction.": lambda f, x, step: (
+                f(x + step) - f(x - step) / (2 * step)
             ),
         },
         hints=[

@@ -105,6 +105,8 @@ MISTAKES: dict[str, Norm] = {
     "The mean runs over the first axis, not over the last axis of each row.": _mean_over(
         lambda x: x.square().mean(0, keepdim=True)
     ),
+    "The mean runs over axis 1 or -2, which a single vector does not have. Its entries are the "
+    "last axis, -1, however many stand before it.": _mean_over(lambda x: x.square().mean(1, True)),
     "This takes the sum of the squares, not their mean.": _mean_over(
         lambda x: x.square().sum(-1, keepdim=True)
     ),

@@ -110,6 +110,9 @@ EXERCISES = (
                 lambda values, eps: plain.rms_norm(values, eps=eps)[0]
             ),
             "This is the RMS of the input.": lambda values, eps: plain.rms(values),
+            "This is the sum of the output.": lambda values, eps: sum(
+                plain.rms_norm(values, eps=eps)
+            ),
             "This is the mean of the output.": lambda values, eps: (
                 sum(plain.rms_norm(values, eps=eps)) / len(values)
             ),
