@@ -10,6 +10,7 @@ from tiny_lm.layers import BLOCKS
 from tiny_lm.model import ModelConfig, TinyLM
 from tiny_lm.plots.attention import CausalityPicture, HeadPicture, RopePicture
 from tiny_lm.plots.block import StreamPicture, WiringPicture
+from tiny_lm.plots.block_map import WalkPicture
 from tiny_lm.plots.picture import RED, SKY
 from tiny_lm.probes.attention import (
     FAULTS,
@@ -20,7 +21,7 @@ from tiny_lm.probes.attention import (
     head_weights,
     rope_score,
 )
-from tiny_lm.probes.block import StreamSizes, stream_sizes, wiring
+from tiny_lm.probes.block import StreamSizes, stream_sizes, walk, wiring
 
 NOTHING = {"rel": 0, "abs": 1e-12}  # float64, and numbers near 1
 
@@ -149,6 +150,30 @@ def test_a_large_stream_is_read_at_the_same_size_in_pre_norm_alone():
     assert wiring("post", size=100.0).y == near(normed([3 * value for value in h]))
     assert wiring(norms=False).y == near([12.0, 12.0])  # [4, 4] + 2 · [4, 4]
     assert wiring("plain").y == near([2.828398841, 0.0], abs=1e-8)
+
+
+def test_a_walk_passes_seven_stations():
+    vectors = [walk(step).vector for step in range(1, 8)]
+    h = normed([4, 4])
+    wanted = [[3, 4], normed([3, 4]), [1, 0], [4, 4], h, [2 * v for v in h], [4 + 2 * v for v in h]]
+    assert vectors == [near(vector) for vector in wanted]
+    for step in (4, 7):
+        before = walk(step - 1).stream
+        added = [a + b for a, b in zip(before, walk(step).wrote, strict=True)]
+        assert walk(step).vector == walk(step).stream == near(added)
+    with pytest.raises(ValueError, match="walk: expected a step from 1 to 7, got 8"):
+        walk(8)
+
+
+def test_the_walk_frames_its_station_and_says_what_is_there():
+    picture = WalkPicture(walk(1))
+    assert picture.sentence == "Step 1 of 7. x = [3, 4] enters on the direct path."
+    assert picture.show(walk(4)).endswith("The sum: [3, 4] + [1, 0] = [4, 4]. It is called h.")
+    frame = picture.frame
+    middle = (frame.get_x() + frame.get_width() / 2, frame.get_y() + frame.get_height() / 2)
+    assert middle == pytest.approx((picture.joins[0], 0))
+    assert picture.here.get_text() == "[4, 4]"
+    assert picture.show(walk(7)).startswith("Step 7 of 7. The sum: [4, 4] + [2, 2] = [6, 6].")
 
 
 @pytest.mark.parametrize("order", BLOCKS)

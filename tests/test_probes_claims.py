@@ -18,7 +18,18 @@ from tiny_lm.exercises import EXERCISES
 from tiny_lm.plots.claims import Card, _shown
 from tiny_lm.probes import depth, experiments
 from tiny_lm.probes.claims import CLAIMS, trial
-from tiny_lm.probes.court import SEEDS, T_95, Claim, Finding, hear, interval, judge, verdict
+from tiny_lm.probes.court import (
+    KINDS,
+    SEEDS,
+    T_95,
+    Claim,
+    Finding,
+    hear,
+    interval,
+    judge,
+    kind_of,
+    verdict,
+)
 
 positive = st.floats(1e-6, 1e6)
 
@@ -96,6 +107,8 @@ def test_judge_agrees_with_the_exercise(a, b, c, d):
 def test_verdict(answers, expected):
     findings = [Finding(f"s{i}", 1.0, 1.0, 1.0, answer) for i, answer in enumerate(answers)]
     assert verdict(findings) == expected
+    assert kind_of(expected) in KINDS and expected.startswith(kind_of(expected))
+    assert (kind_of(expected) == "holds if") == expected.startswith("holds if")
 
 
 def test_a_claim_is_heard_with_every_seed():

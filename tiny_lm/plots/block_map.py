@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch
+from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch, Rectangle
 
-from tiny_lm.plots.picture import BLACK, BLUE, GREEN, ORANGE, Picture
+from tiny_lm.plots.picture import BLACK, BLUE, GREEN, ORANGE, PINK, Picture
 
 PALE = {ORANGE: "#FBEBCB", BLUE: "#CFE4F2", GREEN: "#CDEBE1"}
 
@@ -54,6 +55,54 @@ class BlockMap(Picture):
             "leave it, each through an RMSNorm: attention and feed-forward. What they compute is "
             "added back."
         )
+
+
+class WalkPicture(BlockMap):
+    """The block with a frame around one station of a vector's way, and the vector there."""
+
+    # centre, width and height of the frame
+    PLACES = (
+        ((0.4, 0), 0.7, 1.0),
+        ((1.6, 1.9), 3.0, 1.4),
+        ((3.75, 3.9), 3.0, 1.4),
+        ((5.9, 0), 1.1, 1.1),
+        ((7.6, 1.9), 3.0, 1.4),
+        ((9.75, 3.9), 3.0, 1.4),
+        ((11.9, 0), 1.1, 1.1),
+    )
+
+    def build(self, numbers: Any) -> list:
+        super().build(numbers)
+        axes = self.figure.axes[0]
+        self.frame = axes.add_patch(Rectangle((0, 0), 1, 1, fill=False, ec=PINK, lw=3, zorder=7))
+        axes.text(13.25, 3.15, "here:", ha="center", fontsize=11, color=PINK)
+        self.here = axes.text(13.25, 2.45, "", ha="center", fontsize=12)
+        return [self.frame, self.here]
+
+    def update(self, numbers: Any) -> str:
+        (x, y), width, height = self.PLACES[numbers.step - 1]
+        self.frame.set_bounds(x - width / 2, y - height / 2, width, height)
+        self.here.set_text(_short(numbers.vector))
+        return f"Step {numbers.step} of {len(self.PLACES)}. {self._says(numbers)}"
+
+    @staticmethod
+    def _says(numbers: Any) -> str:
+        here, stream = _short(numbers.vector), _short(numbers.stream)
+        wrote = _short(numbers.wrote)
+        before = _short([s - w for s, w in zip(numbers.stream, numbers.wrote, strict=True)])
+        return (
+            f"x = {here} enters on the direct path.",
+            f"The first norm makes a copy of standard size, {here}; the path still holds {stream}.",
+            f"Attention reads that copy and writes {here}.",
+            f"The sum: {before} + {wrote} = {here}. It is called h.",
+            f"The second norm makes a copy of h of standard size, {here}; the path holds {stream}.",
+            f"Feed-forward reads that copy and writes {here}.",
+            f"The sum: {before} + {wrote} = {here}. It is y, and the next block's x.",
+        )[numbers.step - 1]
+
+
+def _short(values: Sequence[float]) -> str:
+    return "[" + ", ".join(f"{round(value, 2):g}" for value in values) + "]"
 
 
 def _arrow(axes: Axes, start: tuple, end: tuple, lw: float = 2, colour: str = BLACK) -> None:

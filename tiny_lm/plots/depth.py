@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from tiny_lm.plots.picture import BLACK, BLUE, GREEN, GREY, ORANGE, PINK, Picture, number
+from tiny_lm.plots.picture import BLACK, BLUE, GREEN, GREY, ORANGE, PINK, Picture, number, y_limits
 
 DEEPEST = 128
 _DECADES = (2, 5, 10, 20, 50, 100, 200, 310)  # an axis goes from 10^−n to 10^n
@@ -74,7 +74,7 @@ class DepthPicture(Picture):
             self.axes, self.lines, measured, laws, strict=False
         ):
             reach = _reach(powers + law)
-            axes.set_ylim(-reach, reach)
+            y_limits(axes, -reach, reach)
             line.set_data(places, powers)
             dashes.set_data(range(len(law)), law)
         self.cosine.set_data(places, stack.cosine)
@@ -114,7 +114,7 @@ class LengthsPicture(Picture):
     def update(self, numbers: Any) -> str:
         places = range(numbers.layers + 1)
         most = max(numbers.gradient + numbers.law + numbers.paths)
-        self.bars[0].axes.set_ylim(0, 0.3 if most < 0.29 else 1.02)
+        y_limits(self.bars[0].axes, 0, 0.3 if most < 0.29 else 1.02)
         for length, bar in enumerate(self.bars):
             bar.set_height(numbers.gradient[length] if length in places else 0)
         self.law.set_data(places, [share if share > 1e-3 else np.nan for share in numbers.law])

@@ -14,9 +14,12 @@ from typing import Any
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.artist import Artist
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
+
+from tiny_lm.plots.stamps import Stamps
 
 # Okabe and Ito's palette, told apart by colour-blind readers. Lines get a label or marker too.
 BLUE, RED, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
@@ -60,6 +63,7 @@ class Picture(ABC):
         for artist in self._moving:
             artist.set_animated(True)
         self._background: Any = None
+        self._stamps = Stamps(dpi)
         self.sentence = self.show(numbers)
         self._lay_out()
 
@@ -96,9 +100,13 @@ class Picture(ABC):
                 self._canvas.draw()  # leaves the animated artists out
             self._background = self._canvas.copy_from_bbox(self.figure.bbox)
         self._canvas.restore_region(self._background)
+        buffer = np.asarray(self._canvas.buffer_rgba())
         for artist in self._moving:
-            self.figure.draw_artist(artist)
-        return np.asarray(self._canvas.buffer_rgba())[..., :3]
+            if self._stamps.can_draw(artist):
+                self._stamps.draw(artist, buffer)
+            else:
+                self.figure.draw_artist(artist)
+        return buffer[..., :3]
 
     def png(self) -> str:
         """The picture alone, base64, encoded for speed."""
@@ -118,6 +126,12 @@ class Picture(ABC):
             {"text/plain": self.sentence, "image/png": self.still()},
             {"image/png": {"width": self.width, "alt": self.sentence}},
         )
+
+
+def y_limits(axes: Axes, low: float, high: float) -> None:
+    """Set the limits if they are others: setting them at all makes a move draw everything again."""
+    if axes.get_ylim() != (low, high):
+        axes.set_ylim(low, high)
 
 
 def number(value: float, digits: int = 2) -> str:

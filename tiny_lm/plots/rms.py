@@ -7,7 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from tiny_lm.plots.picture import BLACK, BLUE, GREY, ORANGE, RED, Picture, number, vector
+from tiny_lm.plots.picture import (
+    BLACK,
+    BLUE,
+    GREY,
+    ORANGE,
+    RED,
+    Picture,
+    number,
+    vector,
+    y_limits,
+)
 
 
 class PairPicture(Picture):
@@ -109,8 +119,7 @@ class ScaleShiftPicture(Picture):
                 bar.set_height(value)
         largest = max(abs(value) for value in numbers.x)
         reach = next(r for r in (6, 12, 25, 60, 120, 250, 600) if r > largest)
-        if self.inputs.get_ylim() != (-reach, reach):  # else every move would draw all again
-            self.inputs.set_ylim(-reach, reach)
+        y_limits(self.inputs, -reach, reach)
         return (
             f"Times {numbers.factor:.3g}, plus {numbers.offset:.1f}. Largest move of an entry: "
             f"{numbers.rms_change:.4f} after RMSNorm, {numbers.layer_change:.4f} after LayerNorm "

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from tiny_lm.config import ModelConfig
 from tiny_lm.layers import BLOCKS
+from tiny_lm.shapes import fail
 from tiny_lm.taps import Recorder, Tap, ignore
 
 
@@ -73,6 +74,40 @@ def wiring(
         ffn=(_row(block.ffn.read), _row(block.ffn.wrote)),
         taps={name: _row(value) for name, value in tap.items()},
         y=_row(y),
+    )
+
+
+@dataclass(frozen=True)
+class Station:
+    """A place on the way through a block, and the vector that is there."""
+
+    step: int
+    vector: list[float]
+    stream: list[float]  # what the direct path carries meanwhile
+    wrote: list[float]  # what the last branch wrote
+
+
+STATIONS = 7
+
+
+def walk(step: int = 1) -> Station:
+    """The vector at one of seven stations of the block that `wiring` runs: x, norm, branch, sum …
+
+    Raises ValueError for another step.
+    """
+    if not 1 <= step <= STATIONS:
+        fail("walk", f"a step from 1 to {STATIONS}", step)
+    block = wiring()
+    x, h, y = block.x, block.taps["resid.attn"], block.y
+    norm1, attention = block.attention
+    norm2, ffn = block.ffn
+    stream, none = (x, x, x, h, h, h, y), [0.0, 0.0]
+    wrote = (none, none, attention, attention, none, ffn, ffn)
+    return Station(
+        step=step,
+        vector=(x, norm1, attention, h, norm2, ffn, y)[step - 1],
+        stream=stream[step - 1],
+        wrote=wrote[step - 1],
     )
 
 

@@ -95,6 +95,14 @@ def verdict(findings: Sequence[Any], not_clear: str = "across an edge") -> str:
     return "holds in these settings" if yes else "does not hold in these settings"
 
 
+KINDS = ("holds", "holds if", "does not hold", "not settled")
+
+
+def kind_of(verdict: str) -> str:
+    """Which of KINDS a verdict is, without its settings."""
+    return max((kind for kind in KINDS if verdict.startswith(kind)), key=len)
+
+
 def hear(claim: Claim) -> Trial:
     """Run a claim's experiment and apply RULE."""
     if claim.settings is None:

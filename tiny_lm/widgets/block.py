@@ -1,13 +1,20 @@
-"""Chapter 04: labs on RoPE, causality and the wiring of a block."""
+"""Chapters 00 and 04: labs on a block as a whole, on RoPE and on causality."""
 
 from __future__ import annotations
 
 from tiny_lm.plots.attention import CausalityPicture, HeadPicture, RopePicture
 from tiny_lm.plots.block import WiringPicture
+from tiny_lm.plots.block_map import WalkPicture
 from tiny_lm.probes import attention as attention_probes
 from tiny_lm.probes import block as block_probes
 from tiny_lm.widgets.controls import choice, scale, switch, whole
 from tiny_lm.widgets.lab import Lab
+
+
+def walk() -> Lab:
+    """What does a vector meet on its way through a block?"""
+    controls = {"step": whole("step", 1, block_probes.STATIONS, 1)}
+    return Lab(block_probes.walk, WalkPicture, controls)
 
 
 def rope() -> Lab:
