@@ -33,7 +33,6 @@ class NumberControl(ipywidgets.HBox):
         )
         self.slider = self._slider(readout=False, layout={"width": "280px"})
         super().__init__([self.field, self.slider])
-        self.observe(lambda _: self._show(), names="value")
         self.value = value
         self.field.observe(self._typed, names="value")
         self.slider.observe(self._slid, names="value")
@@ -45,6 +44,11 @@ class NumberControl(ipywidgets.HBox):
 
     def _slider(self, **look: Any) -> ipywidgets.Widget:
         return ipywidgets.FloatSlider(self.min, min=self.min, max=self.max, step=self.step, **look)
+
+    def notify_change(self, change: dict) -> None:
+        super().notify_change(change)  # first to whoever draws: that is where the reader looks
+        if change["name"] == "value":
+            self._show()
 
     @traitlets.validate("value")
     def _into_range(self, proposal: dict) -> float:
