@@ -53,6 +53,12 @@ def test_direct_leaves_out_the_write_for_the_output_alone():
         assert removal.direct == pytest.approx(sum(losses) / len(losses) - own, abs=1e-11)
 
 
+def test_some_writes_alone():
+    model, chosen = small_model(), ["blocks.2.resid.attn", "embed"]
+    whole = {removal.tap: removal for removal in ablation.removals(model, ROWS)}
+    assert ablation.removals(model, ROWS, chosen) == [whole[name] for name in chosen]
+
+
 def test_after_the_last_write_direct_and_total_are_one():
     last = ablation.removals(small_model(), ROWS)[-1]
     assert last.direct == pytest.approx(last.total, abs=1e-12) and abs(last.total) > 1e-3

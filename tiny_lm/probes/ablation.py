@@ -39,21 +39,22 @@ class Removal:
 
 
 @torch.no_grad()
-def removals(model: TinyLM, rows: Sequence[Sequence[int]]) -> list[Removal]:
-    """Each write of the model removed in turn, at all positions."""
+def removals(
+    model: TinyLM, rows: Sequence[Sequence[int]], taps: Sequence[str] | None = None
+) -> list[Removal]:
+    """Each write of the model, or each of some, removed in turn at all positions."""
     names, count = streams(model), sum(len(row) - 1 for row in rows)
-    own, direct = loss(model, rows), [0.0] * len(names)
+    chosen = list(taps or names)
+    own, direct = loss(model, rows), dict.fromkeys(chosen, 0.0)
     for row in rows:
         recorded, ids = read(model, row[:-1]), torch.tensor([row])
         last = recorded[names[-1]]
-        for m, write in enumerate(writes(recorded, names, slice(None))):
-            without = model.norm_final(last - write.to(last.dtype))
-            direct[m] += surprise(model.logits(without), ids) / count
-    total = [loss(Edited(model, {name: removed}), rows) for name in names]
-    return [
-        Removal(name, short(name), alone - own, everywhere - own)
-        for name, alone, everywhere in zip(names, direct, total, strict=True)
-    ]
+        written = dict(zip(names, writes(recorded, names, slice(None)), strict=True))
+        for name in chosen:
+            without = model.norm_final(last - written[name].to(last.dtype))
+            direct[name] += surprise(model.logits(without), ids) / count
+    total = {name: loss(Edited(model, {name: removed}), rows) for name in chosen}
+    return [Removal(name, short(name), direct[name] - own, total[name] - own) for name in chosen]
 
 
 @dataclass(frozen=True)
