@@ -7,7 +7,7 @@ import pytest
 import torch
 from small_models import IDS, OTHERS, small_model
 
-from tiny_lm.probes import ablation, edits
+from tiny_lm.probes import ablation, attribution, edits
 
 ROWS = [IDS, OTHERS, [5, 5, 0, 10, 3, 3, 6]]
 
@@ -66,6 +66,28 @@ def test_after_the_last_write_direct_and_total_are_one():
     assert abs(first.direct - first.total) > 1e-3
 
 
+@pytest.mark.parametrize("changed", [{}, {"n_kv_heads": 1, "tied": False}])
+def test_shares_and_drops_are_means_over_texts_of_any_length(changed):
+    model, names = small_model(**changed), edits.streams(small_model())
+    cases = [(IDS, 3, 4), (OTHERS[:4], 7, 0), (OTHERS, 1, 2)]
+    shares, drops = (torch.zeros(7, dtype=torch.float64) for _ in range(2))
+    for ids, target, other in cases:
+        recorded = edits.read(model, ids)
+        own = attribution.ledger(model, recorded, len(ids) - 1, target, other)
+        for m, name in enumerate(names):
+            edited = edits.Edited(model, {name: edits.removed})
+            without = edits.read(edited, ids)
+            less = attribution.ledger(edited, without, len(ids) - 1, target, other)
+            shares[m] += own.entries[m].share / 3
+            drops[m] += (own.logit - less.logit) / 3
+    found = ablation.compare(model, cases)
+    assert [c.tap for c in found] == names
+    assert [c.share for c in found] == pytest.approx(shares.tolist(), abs=1e-11)
+    assert [c.drop for c in found] == pytest.approx(drops.tolist(), abs=1e-11)
+    some = ablation.compare(model, cases, ["blocks.1.resid.attn"])
+    assert [c.tap for c in some] == ["blocks.1.resid.attn"] and some[0] == found[3]
+
+
 def test_several_writes_are_removed_together():
     model, taps = small_model(), ["blocks.0.resid.ffn", "blocks.2.resid.attn"]
     found = ablation.ablate(model, ROWS, IDS, taps, new=6)
@@ -110,6 +132,9 @@ def test_patching_moves_what_a_pass_with_that_one_write_says():
         change = edits.only(t, edits.swapped(write))
         now = lead(edits.read(edits.Edited(model, {names[m]: change}), IDS))
         wanted = (now - found.ours) / (found.theirs - found.ours)
+        with torch.no_grad():
+            logits = edits.Edited(model, {names[m]: change})(torch.tensor([IDS]))
+        assert found.likeliest[m][t] == int(logits[0, -1].argmax())
         assert found.moved[m][t] == pytest.approx(wanted, abs=1e-10)
     assert [row[:-1] for row in found.moved[-2:]] == [
         pytest.approx([found.moved[-2][t] for t in range(6)], abs=1e-10),

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from tiny_lm.model import TinyLM
+from tiny_lm.probes.attribution import final_gain, unembedding
 from tiny_lm.probes.edits import (
     Edited,
     loss,
@@ -26,6 +28,7 @@ from tiny_lm.probes.edits import (
     writes,
 )
 from tiny_lm.shapes import fail
+from tiny_lm.taps import Recorder, Tap, ignore
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,51 @@ def removals(
             direct[name] += surprise(model.logits(without), ids) / count
     total = {name: loss(Edited(model, {name: removed}), rows) for name in chosen}
     return [Removal(name, short(name), direct[name] - own, total[name] - own) for name in chosen]
+
+
+Case = tuple[Sequence[int], int, int]  # a text, the token that should follow, another one
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One write in many texts: what it adds to a lead, and what the lead loses without it."""
+
+    tap: str
+    name: str
+    share: float  # mean, logits: its part of the target's lead over the other token
+    drop: float  # mean, logits: by how much the lead is smaller when the write is removed
+
+
+@torch.no_grad()
+def compare(
+    model: TinyLM, cases: Sequence[Case], taps: Sequence[str] | None = None
+) -> list[Compared]:
+    """Attribution beside causation, for every write or some, over many texts.
+
+    Writes are removed at all positions. Shorter texts are filled up behind their end, which no
+    earlier position can see.
+    """
+    names, longest = streams(model), max(len(ids) for ids, _, _ in cases)
+    ids = torch.tensor([[*text, *[0] * (longest - len(text))] for text, _, _ in cases])
+    rows, ends = torch.arange(len(cases)), torch.tensor([len(text) - 1 for text, _, _ in cases])
+    matrix = unembedding(model)
+    direction = torch.stack([matrix[target] - matrix[other] for _, target, other in cases]).double()
+
+    def leads(changed: TinyLM | Edited, tap: Tap = ignore) -> Tensor:
+        features = changed.features(ids, tap=tap)[rows, ends]
+        return (features.double() * direction).sum(dim=-1)
+
+    own = leads(model, recorder := Recorder())
+    last = {name: recorder[name][rows, ends][None] for name in names}  # as one text of B positions
+    written = writes(last, names, slice(None))  # [M, B, D]
+    shares = (written * direction * final_gain(model, last[names[-1]][0])).sum(dim=-1)
+    del recorder
+    found = []
+    for name, share in zip(names, shares, strict=True):
+        if taps is None or name in taps:
+            drop = own - leads(Edited(model, {name: removed}))
+            found.append(Compared(name, short(name), float(share.mean()), float(drop.mean())))
+    return found
 
 
 @dataclass(frozen=True)
@@ -95,6 +143,7 @@ class Patching:
     ours: float  # lead, in logits, of the other text's answer over ours: in our text
     theirs: float  # and in the other text
     moved: list[list[float]]  # [M][positions]: 0 stays as it was, 1 all the way to the other
+    likeliest: list[list[int]]  # [M][positions]: the token that would be written then
 
 
 @torch.no_grad()
@@ -116,23 +165,21 @@ def patching(
         fail("patching", f"a text of {len(ids)} tokens", len(others))
     names, places = streams(model), list(range(len(ids)) if positions is None else positions)
 
-    def leads(edited: TinyLM | Edited, text: Sequence[int], count: int) -> list[float]:
+    def ask(edited: TinyLM | Edited, text: Sequence[int], count: int) -> tuple[Tensor, Tensor]:
         last = edited.features(torch.tensor([list(text)] * count))[:, -1]
         logits = edited.logits(last)
-        return (logits[:, other_answer] - logits[:, answer]).tolist()
+        return logits[:, other_answer] - logits[:, answer], logits.argmax(dim=-1)
 
-    (ours,), (theirs,) = leads(model, ids, 1), leads(model, others, 1)
+    ours, theirs = (float(ask(model, text, 1)[0]) for text in (ids, others))
     if ours == theirs:
         fail("patching", "two texts that the model answers differently", f"{ours:g} in both")
     written = dict(zip(names, writes(read(model, others), names, slice(None)), strict=True))
     chosen = list(taps or names)
-    moved = [
-        [
-            (lead - ours) / (theirs - ours)
-            for lead in leads(
-                Edited(model, {name: only(places, swapped(written[name]))}), ids, len(places)
-            )
-        ]
-        for name in chosen
-    ]
-    return Patching(chosen, [short(name) for name in chosen], places, ours, theirs, moved)
+    moved, likeliest = [], []
+    for name in chosen:
+        patched = Edited(model, {name: only(places, swapped(written[name]))})
+        lead, first = ask(patched, ids, len(places))
+        moved.append(((lead - ours) / (theirs - ours)).tolist())
+        likeliest.append(first.tolist())
+    shorts = [short(name) for name in chosen]
+    return Patching(chosen, shorts, places, ours, theirs, moved, likeliest)

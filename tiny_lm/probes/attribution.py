@@ -46,6 +46,16 @@ class ResidualLedger:
     logit_gap: float  # |sum of shares − logit|
 
 
+@dataclass(frozen=True)
+class Account:
+    """A ledger with the words it is about."""
+
+    ledger: ResidualLedger
+    after: str  # what has been read
+    target: str
+    other: str | None
+
+
 @torch.no_grad()
 def ledger(
     model: TinyLM | Edited,
@@ -67,8 +77,7 @@ def ledger(
     last = recorded[names[-1]][0, position].double()
     before = torch.cat([torch.zeros_like(stream[:1]), stream[:-1]])
     direction = _row(model, target) - (0 if other is None else _row(model, other))
-    denominator = _denominator(model, last)
-    shares = written @ (direction * _gain(model)) / denominator
+    shares = written @ (direction * final_gain(model, last))
     features = recorded["norm.final"][0, position]
     logit = float(features @ direction.to(features.dtype))
     entries = [
@@ -82,7 +91,7 @@ def ledger(
         target=target,
         other=other,
         entries=entries,
-        denominator=float(denominator),
+        denominator=float(_denominator(model, last)),
         logit=logit,
         stream_gap=float((written.sum(dim=0) - last).norm() / last.norm()),
         logit_gap=abs(float(shares.sum()) - logit),
@@ -96,9 +105,8 @@ def all_shares(
     """The share of every write in the logit of each position's target: `T targets -> [M, T]`."""
     names = streams(model)
     written = writes(recorded, names, slice(None))  # [M, T, D]
-    denominators = _denominator(model, recorded[names[-1]][0].double())  # [T]
-    rows = torch.stack([_row(model, target) for target in targets]) * _gain(model)
-    return torch.einsum("mtd,td->mt", written, rows) / denominators
+    rows = torch.stack([_row(model, target) for target in targets])
+    return torch.einsum("mtd,td->mt", written, rows * final_gain(model, recorded[names[-1]][0]))
 
 
 def unembedding(model: TinyLM | Edited) -> Tensor:
@@ -107,8 +115,15 @@ def unembedding(model: TinyLM | Edited) -> Tensor:
     return taught.embedding.weight if taught.output is None else taught.output.weight
 
 
-def final_norm(model: TinyLM | Edited) -> RMSNorm:
-    """The final norm. Raises ValueError if it is no RMSNorm."""
+def final_gain(model: TinyLM | Edited, last: Tensor) -> Tensor:
+    """What the final norm multiplies a last stream by, coordinate by coordinate: `[..., D]`.
+
+    The gain over the denominator sqrt(mean(x²) + eps), in float64.
+    """
+    return _norm(model).scale.double() / _denominator(model, last)[..., None]
+
+
+def _norm(model: TinyLM | Edited) -> RMSNorm:
     norm = getattr(model, "model", model).norm_final
     if not isinstance(norm, RMSNorm):
         fail("ledger", "a final RMSNorm", type(norm).__name__)
@@ -119,12 +134,8 @@ def _row(model: TinyLM | Edited, token: int) -> Tensor:
     return unembedding(model)[expect_id("ledger", token, range(model.config.vocab_size))].double()
 
 
-def _gain(model: TinyLM | Edited) -> Tensor:
-    return final_norm(model).scale.double()
-
-
 def _denominator(model: TinyLM | Edited, last: Tensor) -> Tensor:
-    return (last.square().mean(dim=-1) + final_norm(model).eps).sqrt()
+    return (last.double().square().mean(dim=-1) + _norm(model).eps).sqrt()
 
 
 def _rms(x: Tensor) -> Tensor:
