@@ -220,7 +220,7 @@ EXERCISES = (
         wrong={
             "The shares add up to the lead to 15 digits: none is lost to rounding.": "a",
             "The final norm rescales all shares alike. It can't make a lead of 9 out of a share "
-            "of 0.4.": "c",
+            "of 0.3.": "c",
             "Its weights say where the answer stood: 98 % of one head. It is no accident of one "
             "story, either: the numbers are means over 24.": "d",
         },
