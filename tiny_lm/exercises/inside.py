@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import log, sqrt
 
 import torch
@@ -30,27 +30,20 @@ def _entropy(logits: Tensor) -> Tensor:
     return torch.special.entr(logits.double().softmax(dim=-1)).sum(dim=-1)
 
 
-def _without(before: Tensor, value: Tensor, position: int) -> Tensor:
-    out = value.clone()
-    out[:, position] = before[:, position]
-    return out
+def _at(choose: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
+    """What one position is set to, made of what was before it and what it is."""
+
+    def edit(before: Tensor, value: Tensor, position: int) -> Tensor:
+        out = value.clone()
+        out[:, position] = choose(before[:, position], value[:, position])
+        return out
+
+    return edit
 
 
 def _in_place(before: Tensor, value: Tensor, position: int) -> Tensor:
     value[:, position] = before[:, position]
     return value
-
-
-def _zeroed(before: Tensor, value: Tensor, position: int) -> Tensor:
-    out = value.clone()
-    out[:, position] = 0.0
-    return out
-
-
-def _write_kept(before: Tensor, value: Tensor, position: int) -> Tensor:
-    out = value.clone()
-    out[:, position] -= before[:, position]
-    return out
 
 
 def _onwards(before: Tensor, value: Tensor, position: int) -> Tensor:
@@ -195,12 +188,14 @@ EXERCISES = (
         title="One write, at one word",
         difficulty=3,
         minutes=7,
-        reference=_without,
+        reference=_at(lambda before, value: before),
         cases=[(_BEFORE, _VALUE, 0), (_BEFORE, _VALUE, 2), (_BEFORE[:, :1], _VALUE[:, :1], 0)],
         wrong={
             "That removes the stream, and not just what was written to it. Put back what was there "
-            "before.": _zeroed,
-            "That keeps the write and removes the direct path.": _write_kept,
+            "before.": _at(lambda before, value: torch.zeros_like(value)),
+            "That keeps the write and removes the direct path.": _at(
+                lambda before, value: value - before
+            ),
             "Right numbers, but `value` itself was changed, and whoever recorded it has them too. "
             "Work on a clone.": _in_place,
             "The write was removed at all positions.": lambda before, value, position: before,
