@@ -11,6 +11,7 @@ from tiny_lm.taps import Recorder
 
 TOKENIZER = stories.CORPUS.tokenizer
 KINDS = {"who": 0, "colour": 3, "place": 7}  # words after "Now"
+NAMED = (*grammar.NAMES, *grammar.COLOURS, *grammar.THINGS, *grammar.PLACES)
 NEXT, NOTHING = "the word that comes", "no other word"
 
 

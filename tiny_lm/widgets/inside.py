@@ -10,8 +10,6 @@ from tiny_lm.probes import edits, inside, operating, stories
 from tiny_lm.widgets.controls import choice, switch, whole
 from tiny_lm.widgets.lab import Lab
 
-WORDS = [word for word in inside.TOKENIZER.vocabulary if word != "\n"]
-
 
 def _writes() -> list[str]:
     return [edits.short(name) for name in edits.streams(stories.shipped())]
@@ -22,8 +20,8 @@ def ledger() -> Lab:
     controls = {
         "number": whole("story", 0, 40, 4),
         "after": whole("after word", 1, 58, 40),
-        "target": choice("logit of", [inside.NEXT, *WORDS]),
-        "other": choice("lead over", [inside.NOTHING, *WORDS]),
+        "target": choice("logit of", [inside.NEXT, *inside.NAMED]),
+        "other": choice("lead over", [inside.NOTHING, *inside.NAMED]),
     }
     return Lab(inside.ledger, LedgerPicture, controls)
 
