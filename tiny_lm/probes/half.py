@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import sqrt
 
-from tiny_lm.probes.streams import SIDE_OF_THE_PATH, Reading
+from tiny_lm.probes.edits import DIRECT
+from tiny_lm.probes.streams import Reading
 
 LARGEST = 65_504.0  # of all float16 numbers
 SAFE_ENTRY = 255.875  # the largest float16 number whose square is one too
@@ -61,7 +62,7 @@ def swallowed(reading: Reading) -> list[Swallowed]:
 
     Empty for orders with a norm on the direct path: there a difference of two taps is no update.
     """
-    if reading.model.config.order not in SIDE_OF_THE_PATH:
+    if reading.model.config.order not in DIRECT:
         return []
     before = reading.stream[:-1].bfloat16()
     update = (reading.stream[1:] - reading.stream[:-1]).bfloat16()

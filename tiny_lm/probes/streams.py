@@ -16,7 +16,6 @@ from tiny_lm.taps import Recorder
 # As Sun et al. 2024, arXiv 2402.17762, define a massive activation: above 100, and a thousand times
 # the median entry of the stream in the same place.
 MASSIVE, TIMES_THE_MEDIAN = 100.0, 1000.0
-SIDE_OF_THE_PATH = ("pre", "bare", "sandwich", "rezero")  # orders with no norm on the direct path
 
 
 @dataclass(frozen=True)
