@@ -127,13 +127,13 @@ EXERCISES = (
         title="What is left of the others?",
         difficulty=2,
         minutes=4,
-        reference=2 * sqrt(576) / 22_500,
+        reference=45 * sqrt(576) / 22_500,
         wrong={
             "Divided by the entry itself. The norm divides by the RMS, which is 22,500 / √576.": (
-                2 / 22_500
+                45 / 22_500
             ),
-            "That is the RMS of the row; divide the 2 by it.": 22_500 / sqrt(576),
-            "The mean of squares divides by 576, the RMS by its root, √576 = 24.": 2 * 576 / 22_500,
+            "That is the RMS of the row; divide the 45 by it.": 22_500 / sqrt(576),
+            "The mean of squares divides by 576, the RMS by its root, √576 = 24.": 45 * 576 / 22_500,
             "That would be without the large entry. The denominator is that of the whole row.": 1.0,
             "That is the large entry after the norm. The others are asked.": 24.0,
         },

@@ -222,4 +222,4 @@ def _percent(share: float) -> str:
 
 
 def _perplexity(value: float) -> str:
-    return "above 10,000" if value > HOPELESS else f"{value:.3g}"
+    return "above 10,000" if value > HOPELESS else _digits(value)

@@ -62,10 +62,10 @@ class StreamMapPicture(Picture):
         sizes = np.array(rms)
         tap, position = np.unravel_index(sizes.argmax(), sizes.shape)
         others = np.delete(sizes, position, axis=1)
-        rest = f" No other position goes above {others.max():#.3g}." if others.size else ""
+        rest = f" No other position goes above {_three(others.max())}." if others.size else ""
         return (
             f"RMS of the stream at {len(taps)} taps and {len(words)} positions. The largest is "
-            f"{sizes.max():#.3g}, at {taps[tap]}, position {position}: {words[position]!r}.{rest}"
+            f"{_three(sizes.max())}, at {taps[tap]}, position {position}: {words[position]!r}.{rest}"
         )
 
 
@@ -86,7 +86,9 @@ class RowsPicture(Picture):
         axes.plot(x, most, color=BLUE, lw=1)
         axes.plot(x, least, color=BLUE, lw=1)
         axes.axhline(LARGEST_HALF, color=BLACK, lw=1.5, ls=":")
-        axes.text(0, LARGEST_HALF * 1.5, "largest float16 number, 65,504", fontsize=9)
+        frame = {"boxstyle": "round,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.85}
+        words = "largest float16 number, 65,504"
+        axes.text(0, LARGEST_HALF * 2, words, fontsize=9, va="bottom", bbox=frame)
         axes.plot(x, np.maximum(numbers.eps, small), color=ORANGE, lw=1.5)
         axes.text(0, max(numbers.eps[0], small) * 1.5, "eps", fontsize=9)
         axes.set(yscale="log", xlabel="norms, in the order of computation", ylabel="square")
@@ -162,3 +164,7 @@ class SinksPicture(Picture):
             f"of their attention; most, {shares.max():.0%}, head {head} of block {block}. On "
             f"average {shares.mean():.0%}; equal weights would give {numbers.equal:.0%}."
         )
+
+
+def _three(value: float) -> str:
+    return f"{float(f'{value:.3g}'):,g}"

@@ -118,6 +118,11 @@ def after(tap: str) -> str:
     return f"block {block}'s {'attention' if part == 'attn' else 'FFN'}"
 
 
+def _three(value: float) -> str:
+    """Three digits: as many as 32 bits compute alike everywhere."""
+    return f"{float(f'{value:.3g}'):,.0f}"
+
+
 def _token(reading: Reading, position: int) -> str:
     return f"token {position} ({reading.words[position]!r})"
 
@@ -135,11 +140,11 @@ def _massive(one: Massive, reading: Reading) -> Finding:
     peak = one.peak
     what = (
         f"{_token(reading, one.position)}, coordinate {one.coordinate}, holds {peak.value:,.0f} "
-        f"at {peak.tap}, {peak.times:,.0f} times the median entry; "
+        f"at {peak.tap}, {_three(peak.times)} times the median entry; "
         f"massive from {one.since} to {one.until}"
     )
     if one.companions:
-        others = ", ".join(f"{e.coordinate} ({e.value:,.0f})" for e in one.companions[:3])
+        others = ", ".join(f"{e.coordinate} ({_three(e.value)})" for e in one.companions[:3])
         more = ", …" if len(one.companions) > 3 else ""
         what += f"; also above {MASSIVE:.0f} in that row: coordinate {others}{more}"
     threshold = f"above {MASSIVE:.0f} and {TIMES_THE_MEDIAN:,.0f} times the median entry there"
