@@ -133,7 +133,7 @@ EXERCISES = (
                 45 / 22_500
             ),
             "That is the RMS of the row; divide the 45 by it.": 22_500 / sqrt(576),
-            "The mean of squares divides by 576, the RMS by its root, √576 = 24.": 45 * 576 / 22_500,
+            "A mean of squares divides by 576, the RMS by its root, 24.": 45 * 576 / 22_500,
             "That would be without the large entry. The denominator is that of the whole row.": 1.0,
             "That is the large entry after the norm. The others are asked.": 24.0,
         },

@@ -9,7 +9,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
 from tiny_lm.plots.picture import BLACK, BLUE, GREEN, GREY, ORANGE, PINK, RED, SKY, Picture
-from tiny_lm.plots.streams import LARGEST_HALF, rms_map
+from tiny_lm.plots.streams import LARGEST_HALF, quoted, rms_map
 
 FLOOR = 1e-4  # smaller entries are drawn here
 WORST = 1e7  # larger perplexities are drawn here, as arrows
@@ -62,7 +62,7 @@ class ViewPicture(Picture):
         self.here.set_data([tap], [path[tap]])
         largest = int(np.abs(numbers.row).argmax())
         return (
-            f"{numbers.taps[tap]}, position {position}, {numbers.words[position]!r}: RMS "
+            f"{numbers.taps[tap]}, position {position}, {quoted(numbers.words[position])}: RMS "
             f"{_digits(numbers.rms[tap][position])}. Its largest entry is "
             f"{_digits(numbers.row[largest])}, in coordinate {largest}; half of its entries are "
             f"below {_digits(np.median(np.abs(numbers.row)))}. Coordinate {coordinate} holds "
@@ -120,7 +120,7 @@ class StepsPicture(Picture):
             else f"The output is off by {_percent(error)} of its length."
         )
         return (
-            f"{numbers.norm} reads position {numbers.position}, {numbers.word!r}; largest entry "
+            f"{numbers.norm} reads position {numbers.position}, {quoted(numbers.word)}; largest entry "
             f"{_digits(numbers.entry)}. {numbers.way[0].upper()}{numbers.way[1:]}: below the root "
             f"stands {'Inf' if numbers.mean is None else _digits(numbers.mean)}. {end}"
         )

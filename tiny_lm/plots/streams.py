@@ -16,6 +16,11 @@ MOST_WORDS = 26  # that have room below a map
 LARGEST_HALF = 65_504.0  # of all float16 numbers
 
 
+def quoted(word: str) -> str:
+    """A token in a sentence, with its blanks."""
+    return "“" + word.replace("\n", "↵") + "”"
+
+
 def blocks_axis(axes: Axes, taps: list[str]) -> None:
     """Number the blocks up the side of a map whose rows are taps."""
     ends = [k for k, tap in enumerate(taps) if tap.endswith("resid.ffn")]
@@ -64,8 +69,9 @@ class StreamMapPicture(Picture):
         others = np.delete(sizes, position, axis=1)
         rest = f" No other position goes above {_three(others.max())}." if others.size else ""
         return (
-            f"RMS of the stream at {len(taps)} taps and {len(words)} positions. The largest is "
-            f"{_three(sizes.max())}, at {taps[tap]}, position {position}: {words[position]!r}.{rest}"
+            f"RMS of the stream at {len(taps)} taps and {len(words)} positions. The largest, "
+            f"{_three(sizes.max())}, is at {taps[tap]}, position {position}: "
+            f"{quoted(words[position])}.{rest}"
         )
 
 

@@ -29,7 +29,8 @@ def _sum(x: Tensor) -> tuple[Tensor, Tensor, float]:
 
 
 def _scaled(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    factor = x.abs().amax(dim=-1, keepdim=True).clamp_min(2.0**-14)
+    # Not below 1/256: eps has to be divided by its square, and 65,536 eps is to stay in range.
+    factor = x.abs().amax(dim=-1, keepdim=True).clamp_min(2.0**-8)
     row = x / factor  # entries up to 1
     return row, row.square().mean(dim=-1, keepdim=True), factor
 
@@ -48,7 +49,7 @@ def norm_in(way: str, x: Tensor, gain: Tensor, eps: float) -> Tensor:
     """RMSNorm in one of WAYS: `[..., D] -> [..., D]`, in 16 bits."""
     kept, computed, how = WAYS[way]
     row, mean_square, factor = how(x.to(kept).to(computed))
-    y = row * torch.rsqrt(mean_square + eps / (factor * factor))
+    y = row * torch.rsqrt(mean_square + eps / factor / factor)  # the square could overflow
     return (y * gain.to(computed)).to(kept)
 
 
