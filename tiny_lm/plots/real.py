@@ -120,8 +120,8 @@ class StepsPicture(Picture):
             else f"The output is off by {_percent(error)} of its length."
         )
         return (
-            f"{numbers.norm} reads position {numbers.position}, {quoted(numbers.word)}; largest entry "
-            f"{_digits(numbers.entry)}. {numbers.way[0].upper()}{numbers.way[1:]}: below the root "
+            f"{numbers.norm} reads position {numbers.position}, {quoted(numbers.word)}; largest "
+            f"entry {_digits(numbers.entry)}. {numbers.way[0].upper()}{numbers.way[1:]}: below the root "
             f"stands {'Inf' if numbers.mean is None else _digits(numbers.mean)}. {end}"
         )
 
