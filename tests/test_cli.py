@@ -77,6 +77,38 @@ def test_inspect_reports_a_checkpoint(model, bare, capsys):
     assert "the stream for 8 tokens: '0' | '1'" in capsys.readouterr().out
 
 
+def test_inspect_writes_a_page_where_it_is_told_to(model, tmp_path, capsys):
+    assert main(["inspect", model, "--prompt", "ABC", "--out", str(tmp_path / "out")]) == 0
+    page = tmp_path / "out" / "report.html"
+    out, err = capsys.readouterr()
+    assert out.endswith(f"\nwritten: {page}\n") and "findings" in out and err == ""
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert main(["inspect", model, "--prompt", "ABC"]) == 0
+    assert out.startswith(capsys.readouterr().out)  # the same, but for the last line
+
+
+def test_inspect_that_fails_writes_no_page(model, tmp_path, capsys):
+    assert main(["inspect", model, "--prompt", "é", "--out", str(tmp_path / "out")]) == 2
+    assert not (tmp_path / "out").exists()
+    assert main(["inspect", model, "--out", model]) == 2
+    assert "inspect: expected a folder, got" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", [["generate", "--model"], ["inspect", "--prompt"]])
+def test_bytes_that_are_no_text_are_one_line_and_status_2(verb, tmp_path, capsys):
+    """As a shell hands them over: $'\\xff' becomes a lone surrogate."""
+    from tiny_lm.tokenizer import BytePairTokenizer
+
+    tokenizer = BytePairTokenizer.train("some text", 256)
+    path = checkpoint.save(tmp_path / "m.safetensors", small_model(vocab_size=256), tokenizer)
+    order = [str(path), "ab\udcff"] if verb[0] == "generate" else ["ab\udcff", str(path)]
+    assert main([*verb, *order]) == 2
+    assert capsys.readouterr() == (
+        "",
+        "tiny_lm: BytePairTokenizer: expected text that UTF-8 can write, got 'ab\\udcff'\n",
+    )
+
+
 def test_inspect_reports_a_folder(tmp_path, capsys):
     write_folder(tmp_path / "folder", small_model())
     assert main(["inspect", str(tmp_path / "folder")]) == 0
@@ -133,6 +165,7 @@ def test_lesson_runs_the_lesson(monkeypatch):
         ),
         (["inspect", "no-such"], "a .gguf file or a folder, got 'no-such' (no such file)"),
         (["inspect", "BARE", "--prompt", "A"], "inspect: expected a tokenizer beside"),
+        (["inspect", "MODEL", "--prompt", "A" * 33], "TinyLM: expected at most 32 positions"),
         (["inspect", "MODEL", "--prompt", ""], "TinyLM: expected at least one token"),
         (["fetch", "gpt-5"], "pretrained: expected one of smollm2-135m, got 'gpt-5'"),
     ],

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
+from tiny_lm import exercises
 from tiny_lm.exercises import EXERCISES, check, norms, texts
 from tiny_lm.exercises.core import judge
 
@@ -79,6 +82,17 @@ def test_the_counts(capsys):
     assert len(EXERCISES) >= 45
     assert all(count >= 3 for chapter, count in chapters.items() if chapter > 0)
     assert all(chapters[chapter] >= 6 for chapter in (2, 3, 4))
+
+
+def test_they_stand_in_the_order_of_the_book():
+    assert set(EXERCISES) == set(exercises._FOUND), "contents.py lists them all"
+    in_the_book = []
+    for path in sorted((Path(__file__).parents[1] / "notebooks").glob("[0-9]*.ipynb")):
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            tags = cell["metadata"].get("tags", [])
+            if "exercise" in tags:
+                in_the_book += [tag[3:] for tag in tags if tag.startswith("ex-")]
+    assert list(EXERCISES) == in_the_book
 
 
 def test_every_text_belongs_to_an_exercise():

@@ -45,6 +45,7 @@ TABLE = {
     "plots":      ("",                                       "numpy matplotlib PIL"),
     "widgets":    ("probes plots exercises shapes", "ipywidgets IPython platformdirs traitlets"),
     "lessons":    (LIBRARY + " probes exercises",            "numpy torch"),
+    "report":     (LIBRARY + " probes plots",               ""),
     "release":    ("exercises extras shapes",                "nbconvert nbformat"),
     "cli":        ("*",                                      "*"),
     "cli_train":  (LIBRARY,                                  "*"),

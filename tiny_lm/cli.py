@@ -70,9 +70,10 @@ def _parser() -> Parser:
 
     cli_train.add(verbs.add_parser("train", help="train a small model, with its floor beside it"))
 
-    verb = verbs.add_parser("inspect", help="sizes, stream and next token of a model")
+    verb = verbs.add_parser("inspect", help="what a text does inside a model, and what is odd")
     verb.add_argument("model", metavar="NAME|PATH", help=model)
     verb.add_argument("--prompt", help=f"default: {PROMPT!r}")
+    verb.add_argument("--out", type=Path, metavar="DIR", help="also write DIR/report.html there")
     verb.set_defaults(run=_inspect)
 
     verb = verbs.add_parser("host", help="write the repository's address into this checkout")
@@ -133,7 +134,7 @@ def _generate(chosen: argparse.Namespace) -> int:
 
 
 def _inspect(chosen: argparse.Namespace) -> int:
-    from tiny_lm.report import inspect
+    from tiny_lm import report
 
     model, tokenizer = _open(chosen.model)
     some = list(range(min(8, model.config.vocab_size, model.config.max_len)))
@@ -150,7 +151,11 @@ def _inspect(chosen: argparse.Namespace) -> int:
             if chosen.prompt is not None:
                 raise
             ids = some  # a tokenizer that does not have the letters of our own prompt
-    print(inspect(model, ids, tokenizer))
+    found = report.examine(model, ids, tokenizer)
+    page = chosen.out and report.write_page(found, chosen.model, chosen.out, tokenizer)
+    print(report.text(found, tokenizer))
+    if page:
+        print("\nwritten:", page)
     return 0
 
 

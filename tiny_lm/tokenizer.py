@@ -131,6 +131,10 @@ class BytePairTokenizer:
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, after a begin token where the file asks for one: `text -> T ids`."""
+        try:
+            text.encode()
+        except UnicodeEncodeError:  # such as bytes of a command line that are no UTF-8
+            fail("BytePairTokenizer", "text that UTF-8 can write", ascii(text)[:80])
         return self._tokenizer.encode(text).ids
 
     def decode(self, ids: Iterable[int]) -> str:

@@ -22,21 +22,21 @@ from tiny_lm.exercises import (
     gradients,
     inside,
     museum,
+    real,
     residual,
     rms,
     training,
 )
+from tiny_lm.exercises.contents import ORDER
 from tiny_lm.exercises.core import Exercise, Verdict, judge
 from tiny_lm.exercises.record import Progress, Record, data_file, is_opened_by_a_person
 from tiny_lm.shapes import fail
 
 __all__ = ["EXERCISES", "Exercise", "Verdict", "check", "hint", "progress"]
 
-EXERCISES: dict[str, Exercise] = {
-    exercise.name: exercise
-    for module in (residual, rms, gradients, epsilon, block, museum, depth, training, inside)
-    for exercise in module.EXERCISES
-}
+_MODULES = (residual, rms, gradients, epsilon, block, museum, depth, training, inside, real)
+_FOUND = {exercise.name: exercise for module in _MODULES for exercise in module.EXERCISES}
+EXERCISES: dict[str, Exercise] = {name: _FOUND[name] for name in ORDER}
 SOLUTION = "# @title Solution"  # how a solution cell begins
 
 
