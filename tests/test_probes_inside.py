@@ -108,7 +108,7 @@ def test_the_ledger_picture_stacks_its_bars_up_to_the_logit():
         end = last
     assert end == pytest.approx(account.ledger.logit, abs=1e-10)
     assert picture.total.get_ydata()[0] == account.ledger.logit
-    sizes = [bar.get_height() for bar in picture.sizes]
+    sizes = [dot.get_ydata()[0] for dot in picture.sizes]
     assert sizes == [entry.size for entry in account.ledger.entries]
     assert list(picture.stream.get_ydata()) == [e.stream for e in account.ledger.entries]
     assert [b.get_height() for b in picture.cosines] == [e.cosine for e in account.ledger.entries]

@@ -12,6 +12,7 @@ from matplotlib.patches import Patch
 from tiny_lm.plots.picture import BLACK, BLUE, GREY, ORANGE, RED, Picture, number
 
 PARTS = {"embed": GREY, "attn": BLUE, "ffn": ORANGE}
+SMALLEST = 0.01  # RMS: smaller writes are drawn here
 NAMED = 13  # more writes than these are named by their blocks
 
 
@@ -31,7 +32,7 @@ def name_writes(axes: Axes, names: Sequence[str]) -> None:
 
 
 def _limit(axes: Axes, low: float, high: float) -> None:
-    """Limits in steps: most moves leave the axes as they are, and so they are not drawn again."""
+    """Set limits that differ: most moves leave the axes as they are, and need not draw them."""
     if axes.get_ylim() != (low, high):
         axes.set_ylim(low, high)
 
@@ -59,10 +60,14 @@ class LedgerPicture(Picture):
         parts = [Patch(color=colour, label=part) for part, colour in PARTS.items()]
         handles, labels = [*parts, self.total], [*PARTS, "the logit"]
         self.figure.legend(handles, labels, loc="outside upper center", ncols=4)
-        sizes.set(ylabel="RMS", title="size of the write; dots: of the stream after it")
-        self.bottom = sizes
-        self.sizes = sizes.bar(places, [0.0] * len(names), color=colours)
-        (self.stream,) = sizes.plot(places, [0.0] * len(names), "o-", color=BLACK, lw=1, ms=4)
+        sizes.set(yscale="log", ylabel="RMS", title="size of the write; line: the stream after it")
+        self.middle = sizes
+        (self.stream,) = sizes.plot(places, [1.0] * len(names), "-", color=BLACK, lw=1.5)
+        look = {"ms": 8 if self.numbers else 4}
+        self.sizes = [
+            sizes.plot([i], [1.0], "s", color=c, **look)[0]
+            for i, c in zip(places, colours, strict=True)
+        ]
         cosines.set(ylim=(-1.05, 1.05), ylabel="cosine", title="cosine with the stream before it")
         cosines.axhline(0, color=BLACK, lw=0.8)
         self.cosines = cosines.bar(places, [0.0] * len(names), color=colours)
@@ -76,17 +81,16 @@ class LedgerPicture(Picture):
             reached.append(reached[-1] + entry.share)
         for i, entry in enumerate(found.entries):
             self.shares[i].set(y=min(reached[i : i + 2]), height=abs(entry.share))
-            self.sizes[i].set_height(entry.size)
+            self.sizes[i].set_ydata([max(entry.size, SMALLEST)])
             self.cosines[i].set_height(entry.cosine)
         for i, text in enumerate(self.numbers):
             text.xy = (i, max(reached[i : i + 2]))
             text.set_text(number(found.entries[i].share))
         self.total.set_ydata([found.logit] * 2)
         self.stream.set_ydata([entry.stream for entry in found.entries])
-        lowest, highest = min(reached), max(reached)
-        _limit(self.top, 10 * floor(lowest / 10 - 0.05), 10 * ceil(highest / 10 + 0.15))
-        most = max(max(entry.size, entry.stream) for entry in found.entries)
-        _limit(self.bottom, 0, 2 * ceil(0.55 * most))
+        lowest, highest = 10 * floor(min(reached) / 10), 10 * ceil(max(reached) / 10 + 0.1)
+        _limit(self.top, min(-10, lowest), max(20, highest))
+        _limit(self.middle, SMALLEST / 2, max(100, 2 * max(e.stream for e in found.entries)))
         return self._says(numbers)
 
     def _says(self, numbers: Any) -> str:

