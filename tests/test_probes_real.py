@@ -50,7 +50,7 @@ def test_perplexity_is_e_to_the_mean_surprise():
     assert real.perplexity(model, IDS) == pytest.approx(float(wanted), rel=1e-5)
 
 
-@pytest.mark.parametrize("loss", [1e4, inf, nan])
+@pytest.mark.parametrize("loss", [750.0, 1e4, inf, nan])
 def test_a_perplexity_beyond_all_numbers_is_infinite(monkeypatch, loss):
     monkeypatch.setattr(real, "loss", lambda *_: loss)
     assert real.perplexity(small_model(), IDS) == inf

@@ -27,7 +27,7 @@ Where to look:
     checkpoint  one .safetensors file a model
     pretrained  real Llama-family checkpoints in TinyLM
     formats     how those are fetched and read: GGUF files, Hugging Face folders
-    report      a checkpoint in the terminal: sizes, stream, largest entries, next tokens
+    report      what a text does inside a model, and what is odd: in the terminal, as a page
     extras      optional packages, named when they are missing
     probes      the numbers behind the lessons, a module a chapter
     exercises   check(), the checks, reference answers and known wrong answers

@@ -21,7 +21,7 @@ MARKERS = dict(zip(COLOURS, "osD^"))  # noqa: B905
 class ViewPicture(Picture):
     """The stream as a map; the row under the cross, entry by entry; its coordinate, tap by tap."""
 
-    width, height = 860, 470
+    width, height = 780, 470
 
     def build(self, numbers: Any) -> list:
         spots = self.figure.subplot_mosaic([["map", "row"], ["map", "path"]], width_ratios=(1.1, 1))
@@ -47,6 +47,8 @@ class ViewPicture(Picture):
         self.here = axes.plot([], [], "o", color=RED, ms=8, clip_on=False)[0]
         for name in ("row", "path"):
             spots[name].yaxis.set_minor_locator(NullLocator())
+        for dot in (self.chosen, self.here):
+            dot.set_in_layout(False)  # it may stand on the edge, and takes no room of its own
         return [self.across, self.down, self.cross, self.row, self.chosen, self.path, self.here]
 
     def update(self, numbers: Any) -> str:
@@ -121,8 +123,8 @@ class StepsPicture(Picture):
         )
         return (
             f"{numbers.norm} reads position {numbers.position}, {quoted(numbers.word)}; largest "
-            f"entry {_digits(numbers.entry)}. {numbers.way[0].upper()}{numbers.way[1:]}: below the root "
-            f"stands {'Inf' if numbers.mean is None else _digits(numbers.mean)}. {end}"
+            f"entry {_digits(numbers.entry)}. {numbers.way[0].upper()}{numbers.way[1:]}: below the "
+            f"root stands {'Inf' if numbers.mean is None else _digits(numbers.mean)}. {end}"
         )
 
 
@@ -182,6 +184,8 @@ class CutsPicture(Picture):
         self.whole = axes.plot([], [], color=BLACK, lw=1.5, ls="--", label="the whole model")[0]
         self.here = axes.plot([], [], "o", mfc="none", color=RED, ms=13, mew=2, clip_on=False)[0]
         self.figure.legend(handles=[self.dots, self.whole], loc="outside upper right", ncols=2)
+        for dot in (self.off, self.here):
+            dot.set_in_layout(False)  # it may stand on the edge, and takes no room of its own
         return [self.stems, self.dots, self.off, self.whole, self.here]
 
     def update(self, numbers: Any) -> str:

@@ -133,7 +133,7 @@ def steps(reading: Reading, norm: int, position: int, way: str) -> Steps:
     row, mean_square, _ = how(x.to(kept).to(computed))
     squares = row.square()
     forms_sum = how is _sum
-    total = float(squares.sum()) if forms_sum else float(squares.double().sum())
+    total = float(squares.sum() if forms_sum else row.double().square().sum())
     right = x.double() * torch.rsqrt(x.double().square().mean() + module.eps)
     return Steps(
         norm=name,

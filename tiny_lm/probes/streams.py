@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import median
 
 import torch
@@ -36,7 +37,7 @@ class Reading:
     weights: Tensor  # [blocks, H, T, T]
     logits: Tensor  # [T, V]
 
-    @property
+    @cached_property
     def rms(self) -> Tensor:
         """Size of the stream: `[taps, T]`."""
         return self.stream.double().square().mean(dim=-1).sqrt()
