@@ -1,0 +1,206 @@
+"""The fast path: the same layers, the same parameters and names, another way through them.
+
+`speed_up(model)` is the one place where it is chosen. It gives each layer a subclass that overrides
+forward only, so a checkpoint, an optimizer or a recording does not notice. What is asked for its
+attention weights takes the taught way. tests/test_fast.py holds both to the same numbers.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import Function
+from torch.nn.functional import linear, scaled_dot_product_attention, silu
+
+from tiny_lm.attention import CausalSelfAttention, KVCache
+from tiny_lm.layers import RMSNorm, SwiGLU
+from tiny_lm.rope import rope_angles, rotate
+from tiny_lm.shapes import expect_axes, expect_width
+from tiny_lm.taps import Tap, ignore
+
+
+def speed_up(model: nn.Module) -> nn.Module:
+    """Let every layer of a model take its fast path, in place: `model -> the same model`.
+
+    Weights that are read together are laid side by side in memory, where they stay through
+    training. To be called after `.to(...)`, which would move them apart again: that costs time, not
+    the right answer. `slow_down` is the way back.
+    """
+    for module in model.modules():
+        fast = FAST.get(type(module))
+        if fast is not None:
+            module.__class__ = fast
+    for module in model.modules():
+        if isinstance(module, FastAttention):
+            lay_side_by_side(module.q_proj, module.k_proj, module.v_proj)
+        elif isinstance(module, FastSwiGLU):
+            lay_side_by_side(module.gate_proj, module.up_proj)
+    return model
+
+
+def slow_down(model: nn.Module) -> nn.Module:
+    """Let every layer take the taught path again, in place: `model -> the same model`."""
+    taught = {fast: slow for slow, fast in FAST.items()}
+    for module in model.modules():
+        if type(module) in taught:
+            module.__class__ = taught[type(module)]
+    return model
+
+
+class Normalise(Function):
+    """RMSNorm with a backward of its own: autograd would keep and walk seven operations."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, scale: Tensor, eps: float) -> Tensor:
+        wide = x.to(torch.promote_types(x.dtype, torch.float32))
+        gain = scale.to(wide.dtype)
+        length = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
+        inverse = length.square_().div_(x.shape[-1]).add_(eps).rsqrt_()  # [..., 1]
+        ctx.save_for_backward(x, scale, inverse)
+        ctx.eps = eps
+        return (wide * inverse).mul_(gain).to(x.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, Tensor, None]:
+        x, scale, inverse = ctx.saved_tensors
+        if torch.is_grad_enabled():  # somebody will differentiate these slopes once more
+            return *_slopes(x, scale, slope, ctx.eps), None
+        D, wide = x.shape[-1], inverse.dtype
+        rows, slopes = x.reshape(-1, D).to(wide), slope.reshape(-1, D).to(wide)
+        inverse, gain = inverse.reshape(-1), scale.to(wide)
+        product = slopes * rows
+        along = product.mv(gain)  # [N], how far each slope points along its row
+        d_scale = product.T.mv(inverse)
+        pull = along.mul_(inverse.pow(3)).div_(-D)
+        d_x = torch.mul(slopes, gain, out=product).mul_(inverse[:, None])
+        d_x.addcmul_(rows, pull[:, None])
+        return d_x.view_as(x).to(x.dtype), d_scale.to(scale.dtype), None
+
+
+def _slopes(x: Tensor, scale: Tensor, slope: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """The same slopes in operations that autograd can differentiate."""
+    wide = torch.promote_types(x.dtype, torch.float32)
+    rows, slopes = x.to(wide), slope.to(wide)
+    inverse = (rows.square().mean(dim=-1, keepdim=True) + eps).rsqrt()
+    turned = slopes * scale.to(wide)
+    along = (turned * rows).mean(dim=-1, keepdim=True)
+    d_x = inverse * turned - inverse.pow(3) * along * rows
+    d_scale = (slopes * rows * inverse).reshape(-1, x.shape[-1]).sum(dim=0)
+    return d_x.to(x.dtype), d_scale.to(scale.dtype)
+
+
+class FastRMSNorm(RMSNorm):
+    """RMSNorm that keeps one number a row for its backward: `[..., D] -> [..., D]`.
+
+    The forward of RMSNorm, rounding apart. Its backward, for v = slope · scale and r = 1 / rms:
+
+    dx = r v − r³ mean(v · x) x,  dscale = sum of slope · x · r
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        expect_width("RMSNorm", x, self.width)
+        return Normalise.apply(x, self.scale, self.eps)
+
+
+class FastAttention(CausalSelfAttention):
+    """Attention whose weights are never written down: `[B, T, D] -> [B, T, D]`.
+
+    One multiplication makes q, k and v; torch's fused kernel does the rest. With a tap it takes the
+    taught path, for the tap is shown the weights.
+    Source: Dao et al. 2022, arXiv 2205.14135, for the kernel.
+    """
+
+    def forward(self, x: Tensor, *, cache: KVCache | None = None, tap: Tap = ignore) -> Tensor:
+        if tap is not ignore:
+            return super().forward(x, cache=cache, tap=tap)
+        expect_axes("CausalSelfAttention", x, "B T D")
+        expect_width("CausalSelfAttention", x, self.width)
+        H, K, d = self.heads, self.kv_heads, self.width // self.heads
+        qkv = linear(x, side_by_side(self.q_proj, self.k_proj, self.v_proj))
+        qk, v = qkv.unflatten(-1, (-1, d)).split([H + K, K], dim=2)  # [B, T, H + K, d], …
+        start = 0 if cache is None else len(cache)
+        q, k = _turn(qk, start, self.theta).split([H, K], dim=2)
+        q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)  # [B, H, T, d], …
+        if cache is not None:
+            k, v = cache.append(k, v)
+        return self.out_proj(_attend(q, k, v).transpose(1, 2).flatten(-2))
+
+
+def _turn(x: Tensor, start: int, theta: float) -> Tensor:
+    """apply_rope on `[B, T, H, d]` from position `start` on: a pair is a complex number."""
+    T, d = x.shape[1], x.shape[3]
+    if torch.compiler.is_compiling():  # a compiler fuses the taught way, and knows no complex one
+        angles = rope_angles(torch.arange(start, start + T, device=x.device), d, theta)
+        return rotate(x.transpose(1, 2), angles).transpose(1, 2)
+    wide = torch.promote_types(x.dtype, torch.float32)
+    room = max(256, 1 << (start + T - 1).bit_length())
+    # A table made in inference mode could not be used in training: each has its own.
+    turns = _turns(room, d, theta, wide, x.device, torch.is_inference_mode_enabled())
+    pairs = torch.view_as_complex(x.to(wide).unflatten(-1, (-1, 2)))
+    return torch.view_as_real(pairs * turns[start : start + T, None]).flatten(-2).to(x.dtype)
+
+
+@lru_cache(maxsize=32)
+def _turns(
+    room: int, d: int, theta: float, dtype: torch.dtype, device: Any, inference: bool
+) -> Tensor:
+    """exp(i · angle) of positions 0 to `room`: `[room, d / 2]`."""
+    angles = rope_angles(torch.arange(room, device=device), d, theta)
+    return torch.polar(torch.ones_like(angles), angles).to(dtype.to_complex())
+
+
+def _attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Causal attention, the last query on the last key: `[B, H, T, d], [B, K, S, d] x 2 -> q's`."""
+    B, H, T, d = q.shape
+    K, S = k.shape[1], k.shape[2]
+    if T == 1:  # heads that share a key/value head stand as its queries; there is no future
+        shared = q.reshape(B, K, H // K, d)
+        return scaled_dot_product_attention(shared, k, v).reshape(B, H, 1, d)
+    if K != H:
+        k, v = (x.repeat_interleave(H // K, dim=1) for x in (k, v))
+    if T == S:
+        return scaled_dot_product_attention(q, k, v, is_causal=True)
+    # is_causal would line up the first query with the first key.
+    seen = torch.ones(T, S, dtype=torch.bool, device=q.device).tril(S - T)
+    return scaled_dot_product_attention(q, k, v, attn_mask=seen)
+
+
+class FastSwiGLU(SwiGLU):
+    """SwiGLU with one multiplication for gate and up: `[..., D] -> [..., D]`."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        expect_width("SwiGLU", x, self.width)
+        gate, up = linear(x, side_by_side(self.gate_proj, self.up_proj)).chunk(2, dim=-1)
+        return self.down_proj(silu(gate) * up)
+
+
+def lay_side_by_side(*layers: nn.Linear) -> None:
+    """Move weights that have the same input into one piece of memory, each still its own."""
+    together = torch.cat([layer.weight.detach() for layer in layers])
+    parts = together.split([len(layer.weight) for layer in layers])
+    for layer, part in zip(layers, parts, strict=True):
+        layer.weight.data = part
+
+
+def side_by_side(*layers: nn.Linear) -> Tensor:
+    """Their weights as one matrix; without a copy where they lie so and no gradient is wanted."""
+    weights = [layer.weight for layer in layers]
+    first, rows = weights[0], sum(len(weight) for weight in weights)
+    if torch.is_grad_enabled() and any(weight.requires_grad for weight in weights):
+        return torch.cat(weights)
+    at = first.data_ptr()
+    for weight in weights:
+        if weight.data_ptr() != at or not weight.is_contiguous():
+            return torch.cat(weights)
+        at += weight.nbytes
+    return first.as_strided((rows, first.shape[1]), (first.shape[1], 1))
+
+
+FAST: dict[type[nn.Module], type[nn.Module]] = {
+    RMSNorm: FastRMSNorm,
+    CausalSelfAttention: FastAttention,
+    SwiGLU: FastSwiGLU,
+}
