@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 from torch.autograd import gradcheck, gradgradcheck
 from torch.autograd.graph import saved_tensors_hooks
 from torch.optim import AdamW
@@ -274,6 +275,12 @@ def test_swiglu_has_the_taught_outputs_and_slopes(shape, width, hidden, dtype):
         close(got, wanted, roundings=16, scale=wanted.abs().max().item() + 1)
 
 
+def test_the_slopes_of_the_gate_and_their_slopes_are_those_of_its_forward():
+    both = normal(2, 3, 8).requires_grad_()
+    assert gradcheck(fast.Gate.apply, both)
+    assert gradgradcheck(fast.Gate.apply, both)
+
+
 def test_errors_are_those_of_the_taught_layers():
     attention, swiglu = fast.FastAttention(8, 2), fast.FastSwiGLU(8, 4)
     with pytest.raises(
@@ -322,11 +329,22 @@ def test_weights_that_were_moved_apart_give_the_same_answer(how):
     elif how == "one by one":
         model.load_state_dict(other.state_dict())
     else:
-        weight = model.blocks[0].attention.k_proj.weight
-        weight.data = weight.data.T.contiguous().T
+        weight = model.blocks[0].attention.q_proj.weight
+        weight.data = weight.data.T  # at the same place
         other.load_state_dict(model.state_dict())
     with torch.no_grad():
         assert_close(model(TOKENS), other(TOKENS))
+
+
+def test_weights_that_are_neighbours_by_chance_are_copied():
+    """Two pieces of memory may touch; what reads on from one into the other reads too far."""
+    both = torch.arange(24.0).reshape(6, 4)
+    layers = [nn.Linear(4, 3, bias=False) for _ in range(2)]
+    for layer, half in zip(layers, both.split(3), strict=True):
+        layer.weight.data = torch.from_numpy(half.numpy())  # a storage of its own over these bytes
+    with torch.no_grad():
+        assert layers[1].weight.data_ptr() == layers[0].weight.data_ptr() + 48
+        assert torch.equal(fast.side_by_side(*layers), both)
 
 
 # The whole model
@@ -436,3 +454,12 @@ def test_compiled_blocks_say_the_same():
         next_token_loss(model, TOKENS).backward()
     for got, wanted in zip(quick.parameters(), taught.parameters(), strict=True):
         close(got.grad, wanted.grad, roundings=64)
+
+
+def test_compiled_attention_continues_a_cache():
+    taught, quick = pair(CausalSelfAttention(16, 4, n_kv_heads=2))
+    quick.compile(backend="aot_eager")
+    x, cache = normal(1, 6, 16, dtype=torch.float32), KVCache()
+    with torch.no_grad():
+        parts = [quick(part, cache=cache) for part in x.split([4, 2], dim=1)]
+        close(torch.cat(parts, dim=1), taught(x), roundings=64)

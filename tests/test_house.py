@@ -49,6 +49,7 @@ TABLE = {
     "release":    ("exercises extras shapes",                "nbconvert nbformat"),
     "cli":        ("*",                                      "*"),
     "cli_train":  (LIBRARY,                                  "*"),
+    "cli_bench":  (LIBRARY + " plots",                       "*"),
     "__main__":   ("*",                                      "*"),
     "__init__":   ("",                                       ""),
     "*":          (LIBRARY,                                  "*"),
@@ -57,7 +58,7 @@ TABLE = {
 # Packages with one home each, whatever the table says.
 HOMES = {"matplotlib": "plots", "PIL": "plots", "ipywidgets": "widgets", "IPython": "widgets"}
 
-MAY_PRINT = ("cli.py", "cli_train.py", "__main__.py", "lessons/*")
+MAY_PRINT = ("cli.py", "cli_train.py", "cli_bench.py", "__main__.py", "lessons/*")
 AT_THE_TOP = {
     "pyproject.toml", "README.md", "environment.yml", "LICENSE", "notebooks", "tiny_lm", "tests",
 }  # fmt: skip

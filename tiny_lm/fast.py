@@ -2,7 +2,8 @@
 
 `speed_up(model)` is the one place where it is chosen. It gives each layer a subclass that overrides
 forward only, so a checkpoint, an optimizer or a recording does not notice. What is asked for its
-attention weights takes the taught way. tests/test_fast.py holds both to the same numbers.
+attention weights takes the taught way, and so does what a compiler will fuse by itself.
+tests/test_fast.py holds both to the same numbers.
 """
 
 from __future__ import annotations
@@ -51,41 +52,50 @@ def slow_down(model: nn.Module) -> nn.Module:
 
 
 class Normalise(Function):
-    """RMSNorm with a backward of its own: autograd would keep and walk seven operations."""
+    """RMSNorm with a backward of its own: autograd would keep and walk seven operations.
+
+    torch has one kernel for the backward of LayerNorm. Told that the mean is 0 and the deviation is
+    the RMS, it gives the slopes of RMSNorm, centred; what it took off each row is put back.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, scale: Tensor, eps: float) -> Tensor:
-        wide = x.to(torch.promote_types(x.dtype, torch.float32))
-        gain = scale.to(wide.dtype)
+        wide, gain = _widened(x, scale)
         length = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
-        inverse = length.square_().div_(x.shape[-1]).add_(eps).rsqrt_()  # [..., 1]
+        inverse = length.square_().div_(x.shape[-1]).add_(eps).rsqrt_()  # [..., 1], 1 / rms
         ctx.save_for_backward(x, scale, inverse)
         ctx.eps = eps
-        return (wide * inverse).mul_(gain).to(x.dtype)
+        y = (wide * inverse).mul_(gain)
+        return y if y.dtype == x.dtype else y.to(x.dtype)
 
     @staticmethod
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, Tensor, None]:
         x, scale, inverse = ctx.saved_tensors
         if torch.is_grad_enabled():  # somebody will differentiate these slopes once more
             return *_slopes(x, scale, slope, ctx.eps), None
-        D, wide = x.shape[-1], inverse.dtype
-        rows, slopes = x.reshape(-1, D).to(wide), slope.reshape(-1, D).to(wide)
-        inverse, gain = inverse.reshape(-1), scale.to(wide)
-        product = slopes * rows
-        along = product.mv(gain)  # [N], how far each slope points along its row
-        d_scale = product.T.mv(inverse)
-        pull = along.mul_(inverse.pow(3)).div_(-D)
-        d_x = torch.mul(slopes, gain, out=product).mul_(inverse[:, None])
-        d_x.addcmul_(rows, pull[:, None])
-        return d_x.view_as(x).to(x.dtype), d_scale.to(scale.dtype), None
+        D, (wide, gain) = x.shape[-1], _widened(x, scale)
+        slope = slope.to(wide.dtype)
+        zero, wanted = torch.zeros_like(inverse), (True, True, False)
+        d_x, d_scale, _ = torch.ops.aten.native_layer_norm_backward(
+            slope, wide, (D,), zero, inverse, gain, None, wanted
+        )
+        taken = slope.reshape(-1, D).mv(gain).view_as(inverse).mul_(inverse)
+        d_x.add_(taken, alpha=1 / D)
+        return d_x.to(x.dtype), d_scale.to(scale.dtype), None
+
+
+def _widened(x: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    """Both in float32, or in float64 where x is."""
+    wide = x if x.dtype.itemsize > 2 else x.float()
+    return wide, scale.to(wide.dtype)
 
 
 def _slopes(x: Tensor, scale: Tensor, slope: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """The same slopes in operations that autograd can differentiate."""
-    wide = torch.promote_types(x.dtype, torch.float32)
-    rows, slopes = x.to(wide), slope.to(wide)
+    rows, gain = _widened(x, scale)
+    slopes = slope.to(rows.dtype)
     inverse = (rows.square().mean(dim=-1, keepdim=True) + eps).rsqrt()
-    turned = slopes * scale.to(wide)
+    turned = slopes * gain
     along = (turned * rows).mean(dim=-1, keepdim=True)
     d_x = inverse * turned - inverse.pow(3) * along * rows
     d_scale = (slopes * rows * inverse).reshape(-1, x.shape[-1]).sum(dim=0)
@@ -101,6 +111,8 @@ class FastRMSNorm(RMSNorm):
     """
 
     def forward(self, x: Tensor) -> Tensor:
+        if torch.compiler.is_compiling():
+            return super().forward(x)
         expect_width("RMSNorm", x, self.width)
         return Normalise.apply(x, self.scale, self.eps)
 
@@ -132,7 +144,7 @@ class FastAttention(CausalSelfAttention):
 def _turn(x: Tensor, start: int, theta: float) -> Tensor:
     """apply_rope on `[B, T, H, d]` from position `start` on: a pair is a complex number."""
     T, d = x.shape[1], x.shape[3]
-    if torch.compiler.is_compiling():  # a compiler fuses the taught way, and knows no complex one
+    if torch.compiler.is_compiling():
         angles = rope_angles(torch.arange(start, start + T, device=x.device), d, theta)
         return rotate(x.transpose(1, 2), angles).transpose(1, 2)
     wide = torch.promote_types(x.dtype, torch.float32)
@@ -168,13 +180,39 @@ def _attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return scaled_dot_product_attention(q, k, v, attn_mask=seen)
 
 
+class Gate(Function):
+    """silu(gate) · up of two halves, `[..., 2F] -> [..., F]`, whose slopes are one tensor again."""
+
+    @staticmethod
+    def forward(ctx: Any, both: Tensor) -> Tensor:
+        gate, up = both.chunk(2, dim=-1)
+        opened = silu(gate)
+        ctx.save_for_backward(both, opened)
+        return opened * up
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> Tensor:
+        both, opened = ctx.saved_tensors
+        gate, up = both.chunk(2, dim=-1)
+        if torch.is_grad_enabled():
+            bent = gate.sigmoid() * (1 + gate * (1 - gate.sigmoid()))
+            return torch.cat([slope * up * bent, slope * silu(gate)], dim=-1)
+        d_both = torch.empty_like(both)
+        d_gate, d_up = d_both.chunk(2, dim=-1)
+        torch.ops.aten.silu_backward.grad_input(slope * up, gate, grad_input=d_gate)
+        torch.mul(slope, opened, out=d_up)
+        return d_both
+
+
 class FastSwiGLU(SwiGLU):
     """SwiGLU with one multiplication for gate and up: `[..., D] -> [..., D]`."""
 
     def forward(self, x: Tensor) -> Tensor:
         expect_width("SwiGLU", x, self.width)
-        gate, up = linear(x, side_by_side(self.gate_proj, self.up_proj)).chunk(2, dim=-1)
-        return self.down_proj(silu(gate) * up)
+        if torch.compiler.is_compiling():
+            return super().forward(x)
+        both = linear(x, side_by_side(self.gate_proj, self.up_proj))
+        return self.down_proj(Gate.apply(both))
 
 
 def lay_side_by_side(*layers: nn.Linear) -> None:
@@ -188,15 +226,16 @@ def lay_side_by_side(*layers: nn.Linear) -> None:
 def side_by_side(*layers: nn.Linear) -> Tensor:
     """Their weights as one matrix; without a copy where they lie so and no gradient is wanted."""
     weights = [layer.weight for layer in layers]
-    first, rows = weights[0], sum(len(weight) for weight in weights)
     if torch.is_grad_enabled() and any(weight.requires_grad for weight in weights):
         return torch.cat(weights)
+    first, piece = weights[0], weights[0].untyped_storage().data_ptr()
     at = first.data_ptr()
     for weight in weights:
-        if weight.data_ptr() != at or not weight.is_contiguous():
+        alone = weight.untyped_storage().data_ptr() != piece or not weight.is_contiguous()
+        if alone or weight.data_ptr() != at:
             return torch.cat(weights)
         at += weight.nbytes
-    return first.as_strided((rows, first.shape[1]), (first.shape[1], 1))
+    return first.as_strided((sum(map(len, weights)), first.shape[1]), (first.shape[1], 1))
 
 
 FAST: dict[type[nn.Module], type[nn.Module]] = {
