@@ -40,7 +40,7 @@ TABLE = {
     "grammar":    ("",                                       ""),
     "corpus":     ("grammar shapes tokenizer words",         ""),
     "history":    ("",                                       ""),
-    "formats":    ("checkpoint config extras rope shapes tokenizer", "*"),
+    "formats":    ("checkpoint config extras model rope shapes tokenizer", "*"),
     "probes":     (LIBRARY,                                  "numpy torch"),
     "exercises":  (LIBRARY + " probes",                      "numpy torch platformdirs"),
     "plots":      ("",                                       "numpy matplotlib PIL"),
