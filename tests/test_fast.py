@@ -279,6 +279,12 @@ def test_the_slopes_of_the_gate_and_their_slopes_are_those_of_its_forward():
     both = normal(2, 3, 8).requires_grad_()
     assert gradcheck(fast.Gate.apply, both)
     assert gradgradcheck(fast.Gate.apply, both)
+    y, slope = fast.Gate.apply(both), normal(2, 3, 4, seed=1)
+    once, twice = (
+        torch.autograd.grad(y, both, slope, retain_graph=True, create_graph=again)[0]
+        for again in (False, True)
+    )
+    assert_close(once, twice)
 
 
 def test_errors_are_those_of_the_taught_layers():

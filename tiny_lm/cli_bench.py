@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-KINDS = ("norms", "training")
+KINDS = ("norms", "training", "decoding", "imports", "growth")
 PACKAGES = ("torch", "numpy", "transformers", "litgpt", "x-transformers", "safetensors")
 
 
@@ -20,6 +20,7 @@ def add(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--device", default="cpu", help="cpu or cuda (default: %(default)s)")
     verb.add_argument("--quick", action="store_true", help="fewer repetitions")
     verb.add_argument("--compile", action="store_true", help="a compiled model takes part")
+    verb.add_argument("--out", type=Path, metavar="PNG", help="where the picture of growth goes")
     verb.set_defaults(run=run)
 
 
@@ -45,6 +46,9 @@ def run(chosen: argparse.Namespace) -> int:
             torch.set_num_threads(threads)
             for text in tables(chosen, threads):
                 print("\n" + text, flush=True)
+        if "growth" in (chosen.kinds or KINDS):
+            torch.set_num_threads(1)
+            print("\n" + _growth(chosen), flush=True)
     finally:
         torch.set_num_threads(before)
     return 0
@@ -66,13 +70,34 @@ def tables(chosen: argparse.Namespace, threads: int) -> Iterator[str]:
 
 def contests(chosen: argparse.Namespace) -> Iterator:
     """The contests of the chosen kinds, each made when it is its turn; or why there is none."""
-    from tiny_lm.bench import norms, training
+    from tiny_lm.bench import decoding, imports, norms, training
 
     kinds = chosen.kinds or KINDS
     if "norms" in kinds:
         yield from norms.contests(chosen.device, chosen.quick)
     if "training" in kinds:
         yield from training.contests(chosen.device, chosen.quick, chosen.compile)
+    if "decoding" in kinds:
+        yield from decoding.contests(chosen.device, chosen.quick)
+    if "imports" in kinds:
+        yield from imports.contests(chosen.quick)
+
+
+def _growth(chosen: argparse.Namespace) -> str:
+    from tiny_lm.bench import growth
+
+    repetitions = 2 if chosen.quick else 9
+    grown = []
+    for name in growth.SIZES:
+        with _bar(repetitions, f"growth with {name}") as bar:
+            grown.append(growth.measure(name, repetitions, bar.update))
+    if chosen.out:
+        from tiny_lm.plots.growth import GrowthPicture
+        from tiny_lm.plots.picture import png_bytes
+
+        chosen.out.write_bytes(png_bytes(GrowthPicture(grown).pixels()))
+    work = "forward and backward, 1 thread"
+    return f"growth, {work}, fastest of {repetitions}\n{growth.table(grown)}"
 
 
 def machine(device: str) -> str:
