@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from matplotlib.ticker import NullFormatter, ScalarFormatter
+from matplotlib.ticker import NullFormatter
 
 from tiny_lm.plots.picture import BLUE, GREEN, GREY, ORANGE, PINK, RED, Picture, number
 
@@ -26,11 +26,12 @@ class GrowthPicture(Picture):
         axes = self.figure.subplots(1, 2)
         self.lines = {}
         for one, what in zip(axes, ("time", "memory"), strict=True):
-            one.set(xscale="log", yscale="log", xlabel="size, the smallest = 1", ylabel=what)
+            one.set(xscale="log", yscale="log", xlabel="size, the smallest = 1")
+            one.set_ylabel(f"{what}, the smallest = 1")
             one.plot([1, 32], [1, 32], color=GREY, lw=1)
-            one.text(32, 32, "in proportion", color=GREY, ha="right", va="bottom", fontsize=9)
+            one.text(32, 32, "in proportion", color=GREY, ha="right", va="top")
             for axis in (one.xaxis, one.yaxis):
-                axis.set_major_formatter(ScalarFormatter())
+                axis.set_major_formatter("{x:g}")
                 axis.set_minor_formatter(NullFormatter())
             one.set_xticks([1, 2, 4, 8, 16, 32])
             for growth in numbers:
@@ -57,5 +58,5 @@ class GrowthPicture(Picture):
         for one in self.axes:
             one.relim()
             one.autoscale_view()
-            one.legend(fontsize=8, loc="upper left")
+            one.legend(fontsize=8, loc="lower right")
         return "Exponents of time and of memory: " + "; ".join(words) + "."
