@@ -96,7 +96,8 @@ def test_forward_alone_keeps_no_graph():
 
 
 def test_training_contestants_are_the_same_size_and_learn():
-    (only,) = training.contests(quick=True)
+    only, curves = training.contests(quick=True)
+    assert [len(line.split()) for line in curves.splitlines()[1:]] == [2, 3]
     size = sum(p.numel() for p in training.tiny().parameters())
     assert f"{size / 1e6:.2f} M" in only.work and size == 824_448
     for name, (make, _) in training.libraries().items():
@@ -125,8 +126,18 @@ def test_without_other_libraries_or_the_model_a_line_says_so(monkeypatch):
     monkeypatch.setattr(decoding, "missing", lambda packages: ["transformers"])
     assert list(decoding.contests()) == ["smollm2-135m: left out, for want of transformers"]
     monkeypatch.setattr(training, "missing", lambda packages: packages)
-    (only,) = training.contests(quick=True)
+    only, _ = training.contests(quick=True)
     assert next(iter(only.ways)) == training.FAST and only.marks == {}
+
+
+def test_the_error_of_rounded_weights_is_that_of_their_log_probabilities():
+    exact, other = training.tiny(), training.tiny()
+    ids = torch.arange(9)[None]
+    assert "0.000 nats on average and 0.000 at most" in decoding.error(exact, other, ids)
+    with torch.no_grad():
+        other.embedding.weight[3] *= 40  # one token becomes far more likely, or far less
+    text = decoding.error(exact, other, ids)
+    assert "of 8 tokens" in text and "0.000 at most" not in text
 
 
 def test_missing_names_what_cannot_be_imported():

@@ -1,4 +1,4 @@
-"""fast.py against the taught layers: the same numbers, slopes and names, whichever way is taken."""
+"""fast/ against the taught layers: the same numbers, slopes and names, whichever way is taken."""
 
 import copy
 from contextlib import nullcontext
@@ -406,6 +406,20 @@ def test_generation_writes_the_same_text(grad):
         wanted = generate(taught, prompt, 12, temperature=0)
         assert torch.equal(generate(quick, prompt, 12, temperature=0), wanted)
         assert torch.equal(generate(quick, prompt, 12, temperature=0, use_cache=False), wanted)
+
+
+def test_training_under_autocast_follows_float32():
+    """bfloat16 has 8 bits: losses agree to parts in a thousand, slopes to hundredths."""
+    exact, mixed = (fast.speed_up(wide(small_model(), std=0.1)) for _ in range(2))
+    loss = next_token_loss(exact, TOKENS)
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = next_token_loss(mixed, TOKENS)
+    assert rounded.item() == pytest.approx(loss.item(), rel=0.01)
+    loss.backward(), rounded.backward()
+    for got, wanted in zip(mixed.parameters(), exact.parameters(), strict=True):
+        assert got.grad.dtype == torch.float32
+        apart = (got.grad - wanted.grad).norm() / wanted.grad.norm()
+        assert apart < 0.05
 
 
 def test_a_table_made_for_reading_serves_for_training():

@@ -34,7 +34,7 @@ TABLE = {
     "initial":    ("shapes",                                 "torch"),
     "variants":   ("attention config layers taps",           "torch"),
     "model":      ("attention config initial layers shapes taps variants", "torch"),
-    "fast":       ("attention layers rope shapes taps",       "torch"),
+    "fast":       ("attention layers model rope shapes taps", "numpy torch"),
     "words":      ("shapes",                                 ""),
     "tokenizer":  ("extras shapes words",                    "tokenizers"),
     "grammar":    ("",                                       ""),

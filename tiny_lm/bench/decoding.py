@@ -37,6 +37,7 @@ def contests(device: str = "cpu", quick: bool = False) -> Iterator[Contest | str
         {FAST: 1 / 1.5},
         3 if quick else 30,
     )
+    yield error(models[FAST], models[HALF], ids)
     long = ids.repeat(1, PROMPT)[:, :PROMPT]
     yield Contest(
         f"SmolLM2-135M, a prompt of {PROMPT} tokens to the first token",
@@ -65,6 +66,20 @@ def everybody(device: str) -> tuple[dict[str, nn.Module], Tensor]:
         "tiny_lm, taught": taught.to(device),
     }
     return models, torch.tensor([tokenizer.encode(TEXT)], device=device)
+
+
+@torch.no_grad()
+def error(exact: nn.Module, rounded: nn.Module, ids: Tensor) -> str:
+    """What 16-bit weights change: log-probabilities of a text's own tokens, and the likeliest."""
+    logs = [model(ids)[:, :-1].double().log_softmax(dim=-1) for model in (exact, rounded)]
+    own = [log.gather(-1, ids[:, 1:, None]) for log in logs]
+    apart = (own[0] - own[1]).abs()
+    same = (logs[0].argmax(-1) == logs[1].argmax(-1)).sum()
+    return (
+        f"error of bf16 weights: log-probabilities of {apart.numel()} tokens of a text differ by "
+        f"{apart.mean():.3f} nats on average and {apart.max():.3f} at most; the likeliest token is "
+        f"the same at {same} positions"
+    )
 
 
 def theirs() -> nn.Module:

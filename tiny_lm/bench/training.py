@@ -19,7 +19,9 @@ FAST, BASE = "tiny_lm, fast", "transformers, Llama"
 MIXED = "tiny_lm, fast, bf16 autocast"
 
 
-def contests(device: str = "cpu", quick: bool = False, compiled: bool = False) -> Iterator[Contest]:
+def contests(
+    device: str = "cpu", quick: bool = False, compiled: bool = False
+) -> Iterator[Contest | str]:
     """Forward, loss, backward and fused AdamW, in float32 where nothing else is said.
 
     The first library at hand is the base; a mark is for transformers as the base alone.
@@ -33,6 +35,18 @@ def contests(device: str = "cpu", quick: bool = False, compiled: bool = False) -
     marks = {FAST: 0.70, MIXED: 0.5, "tiny_lm, fast, compiled": 0.5} if BASE in ways else {}
     work = f"training step, {sum(p.numel() for p in tiny().parameters()) / 1e6:.2f} M parameters"
     yield Contest(f"{work}, [{B}, {T}] tokens", ways, marks, 5 if quick else 30)
+    yield curves(device, 5 if quick else 30)
+
+
+def curves(device: str, steps: int) -> str:
+    """What 16 bits change: the losses of the same steps in float32 and under autocast."""
+    lines = [f"losses of the same {steps} steps, every fifth, in nats a token:"]
+    for name, mixed in (("float32", False), ("bf16 autocast", True)):
+        way = step(speed_up(tiny()), device, mixed=mixed, lr=3e-3)
+        losses = [float(way()) for _ in range(steps)]
+        shown = "  ".join(f"{loss:.4f}" for loss in losses[4::5])
+        lines.append(f"  {name:<34} {shown}")
+    return "\n".join(lines)
 
 
 def tiny() -> TinyLM:
@@ -55,10 +69,17 @@ def libraries() -> dict[str, tuple[Callable[[], nn.Module], Callable]]:
     }
 
 
-def step(model: nn.Module, device: str, read: Callable | None = None, mixed: bool = False) -> Way:
+def step(
+    model: nn.Module,
+    device: str,
+    read: Callable | None = None,
+    *,
+    mixed: bool = False,
+    lr: float = 1e-4,
+) -> Way:
     """One step of training on rows that stay the same."""
     model = model.to(device)
-    optimizer = AdamW(model.parameters(), lr=1e-4, fused=True)
+    optimizer = AdamW(model.parameters(), lr=lr, fused=True)
     rows = torch.randint(V, (B, T + 1), generator=torch.Generator().manual_seed(0)).to(device)
     read = read or _same
 

@@ -14,31 +14,42 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd import Function
-from torch.nn.functional import linear, scaled_dot_product_attention, silu
+from torch.nn.functional import scaled_dot_product_attention, silu
 
 from tiny_lm.attention import CausalSelfAttention, KVCache
+from tiny_lm.fast.memory import lay_side_by_side, multiply, side_by_side
+from tiny_lm.fast.norm import FastRMSNorm, Normalise
 from tiny_lm.layers import RMSNorm, SwiGLU
+from tiny_lm.model import TinyLM
 from tiny_lm.rope import rope_angles, rotate
 from tiny_lm.shapes import expect_axes, expect_width
 from tiny_lm.taps import Tap, ignore
+
+__all__ = [
+    "FAST",
+    "FastAttention",
+    "FastRMSNorm",
+    "FastSwiGLU",
+    "Gate",
+    "Normalise",
+    "side_by_side",
+    "slow_down",
+    "speed_up",
+]
 
 
 def speed_up(model: nn.Module) -> nn.Module:
     """Let every layer of a model take its fast path, in place: `model -> the same model`.
 
-    Weights that are read together are laid side by side in memory, where they stay through
-    training. To be called after `.to(...)`, which would move them apart again: that costs time, not
-    the right answer. `slow_down` is the way back.
+    All weights move into one piece of memory, where they stay through training. To be called after
+    `.to(...)`, which would move them apart again: that costs time, not the right answer.
+    `slow_down` is the way back.
     """
     for module in model.modules():
         fast = FAST.get(type(module))
         if fast is not None:
             module.__class__ = fast
-    for module in model.modules():
-        if isinstance(module, FastAttention):
-            lay_side_by_side(module.q_proj, module.k_proj, module.v_proj)
-        elif isinstance(module, FastSwiGLU):
-            lay_side_by_side(module.gate_proj, module.up_proj)
+    lay_side_by_side(model)
     return model
 
 
@@ -49,72 +60,6 @@ def slow_down(model: nn.Module) -> nn.Module:
         if type(module) in taught:
             module.__class__ = taught[type(module)]
     return model
-
-
-class Normalise(Function):
-    """RMSNorm with a backward of its own: autograd would keep and walk seven operations.
-
-    torch has one kernel for the backward of LayerNorm. Told that the mean is 0 and the deviation is
-    the RMS, it gives the slopes of RMSNorm, centred; what it took off each row is put back.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, scale: Tensor, eps: float) -> Tensor:
-        wide, gain = _widened(x, scale)
-        length = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
-        inverse = length.square_().div_(x.shape[-1]).add_(eps).rsqrt_()  # [..., 1], 1 / rms
-        ctx.save_for_backward(x, scale, inverse)
-        ctx.eps = eps
-        y = (wide * inverse).mul_(gain)
-        return y if y.dtype == x.dtype else y.to(x.dtype)
-
-    @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, Tensor, None]:
-        x, scale, inverse = ctx.saved_tensors
-        if torch.is_grad_enabled():  # somebody will differentiate these slopes once more
-            return *_slopes(x, scale, slope, ctx.eps), None
-        D, (wide, gain) = x.shape[-1], _widened(x, scale)
-        slope = slope.to(wide.dtype)
-        zero, wanted = torch.zeros_like(inverse), (True, True, False)
-        d_x, d_scale, _ = torch.ops.aten.native_layer_norm_backward(
-            slope, wide, (D,), zero, inverse, gain, None, wanted
-        )
-        taken = slope.reshape(-1, D).mv(gain).view_as(inverse).mul_(inverse)
-        d_x.add_(taken, alpha=1 / D)
-        return d_x.to(x.dtype), d_scale.to(scale.dtype), None
-
-
-def _widened(x: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
-    """Both in float32, or in float64 where x is."""
-    wide = x if x.dtype.itemsize > 2 else x.float()
-    return wide, scale.to(wide.dtype)
-
-
-def _slopes(x: Tensor, scale: Tensor, slope: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """The same slopes in operations that autograd can differentiate."""
-    rows, gain = _widened(x, scale)
-    slopes = slope.to(rows.dtype)
-    inverse = (rows.square().mean(dim=-1, keepdim=True) + eps).rsqrt()
-    turned = slopes * gain
-    along = (turned * rows).mean(dim=-1, keepdim=True)
-    d_x = inverse * turned - inverse.pow(3) * along * rows
-    d_scale = (slopes * rows * inverse).reshape(-1, x.shape[-1]).sum(dim=0)
-    return d_x.to(x.dtype), d_scale.to(scale.dtype)
-
-
-class FastRMSNorm(RMSNorm):
-    """RMSNorm that keeps one number a row for its backward: `[..., D] -> [..., D]`.
-
-    The forward of RMSNorm, rounding apart. Its backward, for v = slope · scale and r = 1 / rms:
-
-    dx = r v − r³ mean(v · x) x,  dscale = sum of slope · x · r
-    """
-
-    def forward(self, x: Tensor) -> Tensor:
-        if torch.compiler.is_compiling():
-            return super().forward(x)
-        expect_width("RMSNorm", x, self.width)
-        return Normalise.apply(x, self.scale, self.eps)
 
 
 class FastAttention(CausalSelfAttention):
@@ -131,14 +76,14 @@ class FastAttention(CausalSelfAttention):
         expect_axes("CausalSelfAttention", x, "B T D")
         expect_width("CausalSelfAttention", x, self.width)
         H, K, d = self.heads, self.kv_heads, self.width // self.heads
-        qkv = linear(x, side_by_side(self.q_proj, self.k_proj, self.v_proj))
+        qkv = multiply(x, side_by_side(self.q_proj, self.k_proj, self.v_proj))
         qk, v = qkv.unflatten(-1, (-1, d)).split([H + K, K], dim=2)  # [B, T, H + K, d], …
         start = 0 if cache is None else len(cache)
         q, k = _turn(qk, start, self.theta).split([H, K], dim=2)
         q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)  # [B, H, T, d], …
         if cache is not None:
             k, v = cache.append(k, v)
-        return self.out_proj(_attend(q, k, v).transpose(1, 2).flatten(-2))
+        return multiply(_attend(q, k, v).transpose(1, 2).flatten(-2), self.out_proj.weight)
 
 
 def _turn(x: Tensor, start: int, theta: float) -> Tensor:
@@ -166,6 +111,10 @@ def _turns(
 
 def _attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Causal attention, the last query on the last key: `[B, H, T, d], [B, K, S, d] x 2 -> q's`."""
+    if q.device.type == "cpu" and q.dtype.itemsize == 2 and q.requires_grad:
+        # There the kernel's backward takes five times as long in 16 bits as in 32.
+        with torch.autocast("cpu", enabled=False):
+            return _attend(q.float(), k.float(), v.float()).to(q.dtype)
     B, H, T, d = q.shape
     K, S = k.shape[1], k.shape[2]
     if T == 1:  # heads that share a key/value head stand as its queries; there is no future
@@ -211,35 +160,23 @@ class FastSwiGLU(SwiGLU):
         expect_width("SwiGLU", x, self.width)
         if torch.compiler.is_compiling():
             return super().forward(x)
-        both = linear(x, side_by_side(self.gate_proj, self.up_proj))
-        return self.down_proj(Gate.apply(both))
+        both = multiply(x, side_by_side(self.gate_proj, self.up_proj))
+        return multiply(Gate.apply(both), self.down_proj.weight)
 
 
-def lay_side_by_side(*layers: nn.Linear) -> None:
-    """Move weights that have the same input into one piece of memory, each still its own."""
-    together = torch.cat([layer.weight.detach() for layer in layers])
-    parts = together.split([len(layer.weight) for layer in layers])
-    for layer, part in zip(layers, parts, strict=True):
-        layer.weight.data = part
+class FastTinyLM(TinyLM):
+    """A TinyLM whose last multiplication is quick for one token: `[B, T] -> [B, T, V]`."""
 
-
-def side_by_side(*layers: nn.Linear) -> Tensor:
-    """Their weights as one matrix; without a copy where they lie so and no gradient is wanted."""
-    weights = [layer.weight for layer in layers]
-    if torch.is_grad_enabled() and any(weight.requires_grad for weight in weights):
-        return torch.cat(weights)
-    first, piece = weights[0], weights[0].untyped_storage().data_ptr()
-    at = first.data_ptr()
-    for weight in weights:
-        alone = weight.untyped_storage().data_ptr() != piece or not weight.is_contiguous()
-        if alone or weight.data_ptr() != at:
-            return torch.cat(weights)
-        at += weight.nbytes
-    return first.as_strided((sum(map(len, weights)), first.shape[1]), (first.shape[1], 1))
+    def logits(self, features: Tensor) -> Tensor:
+        """Score every token of the vocabulary: `[..., D] -> [..., V]`."""
+        expect_width("TinyLM.logits", features, self.config.d_model)
+        matrix = self.embedding.weight if self.output is None else self.output.weight
+        return multiply(features, matrix)
 
 
 FAST: dict[type[nn.Module], type[nn.Module]] = {
     RMSNorm: FastRMSNorm,
     CausalSelfAttention: FastAttention,
     SwiGLU: FastSwiGLU,
+    TinyLM: FastTinyLM,
 }
