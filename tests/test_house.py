@@ -34,12 +34,13 @@ TABLE = {
     "initial":    ("shapes",                                 "torch"),
     "variants":   ("attention config layers taps",           "torch"),
     "model":      ("attention config initial layers shapes taps variants", "torch"),
+    "fast":       ("attention layers model rope shapes taps", "numpy torch"),
     "words":      ("shapes",                                 ""),
     "tokenizer":  ("extras shapes words",                    "tokenizers"),
     "grammar":    ("",                                       ""),
     "corpus":     ("grammar shapes tokenizer words",         ""),
     "history":    ("",                                       ""),
-    "formats":    ("checkpoint config extras rope shapes tokenizer", "*"),
+    "formats":    ("checkpoint config extras model rope shapes tokenizer", "*"),
     "probes":     (LIBRARY,                                  "numpy torch"),
     "exercises":  (LIBRARY + " probes",                      "numpy torch platformdirs"),
     "plots":      ("",                                       "numpy matplotlib PIL"),
@@ -49,6 +50,7 @@ TABLE = {
     "release":    ("exercises extras shapes",                "nbconvert nbformat"),
     "cli":        ("*",                                      "*"),
     "cli_train":  (LIBRARY,                                  "*"),
+    "cli_bench":  (LIBRARY + " plots",                       "*"),
     "__main__":   ("*",                                      "*"),
     "__init__":   ("",                                       ""),
     "*":          (LIBRARY,                                  "*"),
@@ -57,7 +59,7 @@ TABLE = {
 # Packages with one home each, whatever the table says.
 HOMES = {"matplotlib": "plots", "PIL": "plots", "ipywidgets": "widgets", "IPython": "widgets"}
 
-MAY_PRINT = ("cli.py", "cli_train.py", "__main__.py", "lessons/*")
+MAY_PRINT = ("cli.py", "cli_train.py", "cli_bench.py", "__main__.py", "lessons/*")
 AT_THE_TOP = {
     "pyproject.toml", "README.md", "environment.yml", "LICENSE", "notebooks", "tiny_lm", "tests",
 }  # fmt: skip

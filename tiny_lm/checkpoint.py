@@ -26,11 +26,18 @@ from tiny_lm.tokenizer import BytePairTokenizer, CharTokenizer, Tokenizer, from_
 Shapes = Mapping[str, tuple[int, ...]]
 
 
-def save(path: str | Path, model: TinyLM, tokenizer: Tokenizer | None = None) -> Path:
+def save(
+    path: str | Path,
+    model: TinyLM,
+    tokenizer: Tokenizer | None = None,
+    *,
+    notes: Mapping[str, str] | None = None,
+) -> Path:
     """Write model and tokenizer to one file, and return its path: all of it or nothing.
 
-    A file that was there is replaced only when the new one is complete. Raises ValueError when
-    the model's parameters are not those of its config, and OSError as the disk does.
+    A file that was there is replaced only when the new one is complete. `notes` go into its header
+    too. Raises ValueError when the model's parameters are not those of its config, and OSError as
+    the disk does.
     """
     path = Path(path).resolve()  # a link is followed, not replaced
     if path.exists() and not path.is_file():
@@ -39,7 +46,7 @@ def save(path: str | Path, model: TinyLM, tokenizer: Tokenizer | None = None) ->
         name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()
     }
     _expect_shapes("checkpoint.save", model.config, _shapes(state))
-    header = {"format": "tiny_lm", "config": json.dumps(asdict(model.config))}
+    header = {**(notes or {}), "format": "tiny_lm", "config": json.dumps(asdict(model.config))}
     if tokenizer is not None:
         header["tokenizer"] = tokenizer.to_json()
     write(path, state, header)
@@ -65,8 +72,13 @@ def write(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]) 
         unfinished.unlink(missing_ok=True)
 
 
-def load(path: str | Path) -> tuple[TinyLM, CharTokenizer | BytePairTokenizer | None]:
+def load(
+    path: str | Path, *, mapped: bool = False
+) -> tuple[TinyLM, CharTokenizer | BytePairTokenizer | None]:
     """Read back what save wrote: `path -> (model in eval mode, tokenizer or None)`.
+
+    `mapped` weights stay in the file until they are used, and are copied where they are changed;
+    the file must not be written into while the model lives.
 
     Raises ValueError for a file that is missing, cut short, written by another program, or whose
     tensors are not those of its config.
@@ -85,7 +97,8 @@ def load(path: str | Path) -> tuple[TinyLM, CharTokenizer | BytePairTokenizer | 
         tokenizer = from_json(header["tokenizer"]) if "tokenizer" in header else None
         shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
         # A copy, so that the file can be replaced while the model lives.
-        model = assemble(who, config, shapes, lambda name: file.get_tensor(name).clone())
+        read = file.get_tensor if mapped else lambda name: file.get_tensor(name).clone()
+        model = assemble(who, config, shapes, read)
     return model, tokenizer
 
 

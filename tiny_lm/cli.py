@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from tiny_lm import cli_train
+from tiny_lm import cli_bench, cli_train
 
 PROMPT = "The capital of France is"
 
@@ -75,6 +75,8 @@ def _parser() -> Parser:
     verb.add_argument("--prompt", help=f"default: {PROMPT!r}")
     verb.add_argument("--out", type=Path, metavar="DIR", help="also write DIR/report.html there")
     verb.set_defaults(run=_inspect)
+
+    cli_bench.add(verbs.add_parser("bench", help="speed, beside other libraries"))
 
     verb = verbs.add_parser("host", help="write the repository's address into this checkout")
     verb.add_argument("url", help='such as https://github.com/NAME/BOOK; "" takes it out')

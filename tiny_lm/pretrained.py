@@ -68,9 +68,10 @@ def load(
 ) -> tuple[TinyLM, Tokenizer | None]:
     """A known name, a .gguf file or a Hugging Face folder: `-> (model in eval mode, tokenizer)`.
 
-    "stories" came with the package; another known name is fetched first if need be. The tokenizer
-    is None when the checkpoint has none. Raises ValueError for anything that TinyLM would not
-    compute exactly as its authors do.
+    "stories" came with the package; another known name is fetched first if need be, and in float32
+    it is kept beside its file as plain floats, which load quickly the next time. The tokenizer is
+    None when the checkpoint has none. Raises ValueError for anything that TinyLM would not compute
+    exactly as its authors do.
     """
     who, path = "pretrained.load", Path(name_or_path)
     if name_or_path in SHIPPED:
@@ -78,6 +79,11 @@ def load(
         return model.to(dtype), tokenizer
     if name_or_path in MODELS:
         path = fetch(str(name_or_path))
+        if dtype == torch.float32:
+            from tiny_lm.formats import kept
+
+            source = _release(str(name_or_path)).sha256
+            return kept.load(path.with_suffix(".safetensors"), source, lambda: load(path))
     if path.is_dir():
         from tiny_lm.formats.llama_folder import open_folder as understand
     elif path.is_file() and path.suffix == ".gguf":

@@ -1,0 +1,245 @@
+"""bench: who takes part does the same work, times are taken in turns, and what is printed is so."""
+
+import subprocess
+import sys
+import time
+from itertools import count
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from tiny_lm.bench import contest, decoding, growth, imports, norms, training
+from tiny_lm.bench.contest import Contest, Result
+from tiny_lm.cli import main
+from tiny_lm.plots.growth import GrowthPicture
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that only the ways move."""
+    now = SimpleNamespace(seconds=0.0)
+    monkeypatch.setattr(contest.time, "perf_counter", lambda: now.seconds)
+    return now
+
+
+def way(clock, *seconds):
+    """A way that takes these seconds, call by call, the last for ever."""
+    calls = count()
+
+    def run():
+        clock.seconds += seconds[min(next(calls), len(seconds) - 1)]
+
+    return run
+
+
+def test_ways_are_timed_in_turns_after_a_warm_up():
+    order = []
+    ways = {name: lambda name=name: order.append(name) for name in "abc"}
+    rounds = []
+    contest.run(Contest("", ways, repetitions=4), progress=lambda: rounds.append(len(order)))
+    assert "".join(order) == "abc" + "abc" + "bca" + "cab" + "abc"
+    assert rounds == [6, 9, 12, 15]
+
+
+def test_the_first_call_is_not_counted(clock):
+    result = contest.run(Contest("", {"a": way(clock, 100, 1)}, repetitions=3))
+    assert result.seconds == {"a": [1, 1, 1]}
+
+
+def test_a_ratio_is_taken_round_by_round():
+    """A machine that gets ten times slower half way changes no ratio."""
+    seconds = {"base": [1, 1, 10, 10, 10], "mine": [0.5, 0.5, 5, 5, 5]}
+    result = Result(Contest("", {}), seconds)
+    assert result.ratio("base") == 1 and result.ratio("mine") == 0.5
+    assert result.median("mine") == 5
+    crossed = Result(Contest("", {}), {"base": [1, 1, 10, 10, 10], "mine": [1, 1, 1, 1, 1]})
+    assert crossed.ratio("mine") == pytest.approx(0.1)
+
+
+def test_a_table_says_who_reached_his_mark(clock):
+    ways = {"base": way(clock, 0.002), "mine": way(clock, 0.001), "other": way(clock, 3e-6)}
+    result = contest.run(Contest("work", ways, {"mine": 0.6, "other": 0.001}, 3))
+    assert [line.split() for line in contest.table(result, 2).splitlines()] == [
+        ["work:", "2", "threads,", "medians", "of", "3"],
+        ["base", "1.000", "2", "ms"],
+        ["mine", "0.500", "1", "ms", "reached:", "0.6"],
+        ["other", "0.002", "3", "µs", "missed:", "0.001"],
+    ]
+
+
+def test_a_contest_without_ways_is_refused():
+    with pytest.raises(ValueError, match="bench: expected a way and a repetition"):
+        contest.run(Contest("nothing", {}))
+
+
+# Who takes part
+
+
+def test_norms_of_all_libraries_compute_the_same():
+    x, slope = norms.inputs((3, 4, 8), "cpu")
+    found = norms.norms(8, "cpu")
+    base = found.pop(norms.BASE)
+    for name, norm in found.items():
+        if "LayerNorm" not in name:
+            assert_close(norm(x), base(x), rtol=1e-4, atol=1e-4, msg=name)
+            slopes = zip(norms.both(norm, x, slope)(), norms.both(base, x, slope)(), strict=True)
+            for got, wanted in slopes:
+                assert_close(got, wanted, rtol=1e-4, atol=1e-4, msg=name)
+    assert {"tiny_lm, fast", "tiny_lm, taught", "torch.nn.LayerNorm"} <= set(found)
+
+
+def test_forward_alone_keeps_no_graph():
+    x, _ = norms.inputs((2, 8), "cpu")
+    assert not norms.forward(norms.norms(8, "cpu")[norms.FAST], x)().requires_grad
+
+
+def test_training_contestants_are_the_same_size_and_learn():
+    only, curves = training.contests(quick=True)
+    assert [len(line.split()) for line in curves.splitlines()[1:]] == [2, 3]
+    size = sum(p.numel() for p in training.tiny().parameters())
+    assert f"{size / 1e6:.2f} M" in only.work and size == 824_448
+    for name, (make, _) in training.libraries().items():
+        theirs = sum(p.numel() for p in make().parameters())
+        own_output = training.V * training.D if "litgpt" in name else 0
+        assert abs(theirs - own_output - size) < 0.02 * size, name
+    for name, step in only.ways.items():
+        losses = [float(step()) for _ in range(3)]
+        assert losses[0] > losses[-1], name
+
+
+def test_every_training_step_moves_the_weights():
+    model = training.tiny()
+    before = [p.detach().clone() for p in model.parameters()]
+    training.step(model, "cpu")()
+    assert all(not torch.equal(p, old) for p, old in zip(model.parameters(), before, strict=True))
+    assert all(p.grad is None for p in model.parameters())
+
+
+def test_without_other_libraries_or_the_model_a_line_says_so(monkeypatch):
+    monkeypatch.setattr(decoding.pretrained, "cached", lambda name: None)
+    monkeypatch.setattr(decoding, "missing", lambda packages: [])
+    assert list(decoding.contests()) == [
+        "smollm2-135m: left out, for want of `python -m tiny_lm fetch smollm2-135m`"
+    ]
+    monkeypatch.setattr(decoding, "missing", lambda packages: ["transformers"])
+    assert list(decoding.contests()) == ["smollm2-135m: left out, for want of transformers"]
+    monkeypatch.setattr(training, "missing", lambda packages: packages)
+    only, _ = training.contests(quick=True)
+    assert next(iter(only.ways)) == training.FAST and only.marks == {}
+
+
+def test_the_error_of_rounded_weights_is_that_of_their_log_probabilities():
+    exact, other = training.tiny(), training.tiny()
+    ids = torch.arange(9)[None]
+    assert "0.000 nats on average and 0.000 at most" in decoding.error(exact, other, ids)
+    with torch.no_grad():
+        other.embedding.weight[3] *= 40  # one token becomes far more likely, or far less
+    text = decoding.error(exact, other, ids)
+    assert "of 8 tokens" in text and "0.000 at most" not in text
+
+
+def test_missing_names_what_cannot_be_imported():
+    assert list(contest.missing(["torch", "a_package_of_nobody"])) == ["a_package_of_nobody"]
+
+
+def test_an_import_is_timed_in_another_python():
+    (only,) = imports.contests(quick=True)
+    assert list(only.ways) == ["import torch", "import tiny_lm.model"]
+    with pytest.raises(subprocess.CalledProcessError):
+        imports.importing("a_package_of_nobody")()
+
+
+# Growth
+
+
+def test_a_law_is_found_again():
+    sizes = (1, 2, 4, 8, 16)
+    line = growth.Growth("depth", sizes, [0.5 + 2 * n for n in sizes], [3 * n for n in sizes])
+    assert line.straightness == pytest.approx(1)
+    assert line.memory_exponent == pytest.approx(1)
+    square = growth.Growth("depth", sizes, [n**2 for n in sizes], [n**2 for n in sizes])
+    assert square.time_exponent == pytest.approx(2)
+    assert square.straightness < 0.97
+
+
+@pytest.mark.parametrize("name", ["depth", "batch", "prompt", "written"])
+def test_memory_grows_in_proportion(name):
+    """Fused attention never writes a [T, T] matrix down, so a long row costs no more than its T."""
+    small, large = growth.SIZES[name][-2:]
+    assert large / small == 2
+    ratio = growth.memory(name, large) / growth.memory(name, small)
+    assert ratio == pytest.approx(2, rel=0.06)
+
+
+def test_the_cache_holds_keys_and_values_of_every_block():
+    assert growth.memory("written", 32) == 4 * 2 * 32 * 128 * 4  # blocks, k and v, T, D, bytes
+
+
+def test_the_picture_says_the_exponents():
+    sizes = (1, 2, 4, 8)
+    grown = [
+        growth.Growth(name, sizes, [n**1.5 for n in sizes], list(sizes)) for name in growth.SIZES
+    ]
+    picture = GrowthPicture(grown)
+    assert picture.sentence.startswith("Exponents of time and of memory: depth 1.50 and 1.00; ")
+    assert picture.sentence.count("1.50 and 1.00") == len(growth.SIZES)
+    drawn = picture.lines["time", "batch"].get_xydata()
+    assert drawn.tolist() == [[n, n**1.5] for n in sizes]
+    assert picture.pixels().std() > 0
+
+
+# The command
+
+
+def test_the_command_prints_machine_versions_and_rows(capsys, monkeypatch):
+    monkeypatch.setattr(norms, "LARGE", ((2, 3, 8),))
+    monkeypatch.setattr(norms, "SMALL", (1, 2, 4))
+    before = torch.get_num_threads()
+    assert main(["bench", "norms", "--quick", "--threads", "1", "2"]) == 0
+    assert torch.get_num_threads() == before
+    printed = capsys.readouterr().out
+    assert f"torch {torch.__version__}" in printed and " cores" in printed
+    assert "RMSNorm forward + backward, fp32 [2, 3, 8]: 1 thread, medians of 10" in printed
+    assert "RMSNorm forward alone, fp32 [2, 3, 8]: 2 threads, medians of 10" in printed
+    assert "RMSNorm forward + backward, fp32 [1, 2, 4]: 2 threads, medians of 200" in printed
+    assert printed.count("torch.nn.RMSNorm ") == 6
+
+
+def test_the_command_draws_growth(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(growth, "SIZES", {"depth": (1, 2, 4), "written": (2, 4, 8)})
+    assert main(["bench", "growth", "--quick", "--out", str(tmp_path / "g.png")]) == 0
+    printed = capsys.readouterr().out
+    assert "depth, in blocks" in printed and "tokens written with a cache" in printed
+    assert (tmp_path / "g.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nothing"], "bench: expected kinds norms, training, decoding, imports, growth, got noth"),
+        (["norms", "--threads", "0"], "bench: expected threads >= 1, got 0"),
+        (["norms", "--device", "abacus"], "bench: expected a device that is here, cpu or cuda"),
+    ],
+)
+def test_wrong_arguments_are_one_line(arguments, message, capsys):
+    assert main(["bench", *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_the_norms_need_nothing_but_torch():
+    code = (
+        "import sys; sys.modules.update(dict.fromkeys(['tqdm', 'matplotlib', 'safetensors', "
+        "'gguf', 'transformers', 'platformdirs']));"
+        "from tiny_lm.bench import norms, contest;"
+        "norms.LARGE = ((1, 2, 4),); c = next(norms.contests(quick=True));"
+        "print(contest.table(contest.run(c), 1))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "tiny_lm, fast" in done.stdout, done.stderr
+
+
+def test_seconds_are_real_ones():
+    result = contest.run(Contest("", {"sleep": lambda: time.sleep(0.01)}, repetitions=2))
+    assert all(0.01 <= seconds < 1 for seconds in result.seconds["sleep"])
