@@ -268,6 +268,12 @@ def test_the_place_goes_from_its_word_through_attention_1_to_the_last():
     picture = PatchPicture(found)
     np.testing.assert_array_equal(picture.map.get_array(), moved)
     assert picture.frame.get_xy() == (18.5, 2.5)
+    shown = {(round(c.get_position()[1]), round(c.get_position()[0])): c.get_text()
+             for c in picture.cells}  # fmt: skip
+    assert shown[3, 19] == shown[2, 10] == shown[0, 10] == "1.0" and len(shown) == 6
+    picture.show(operating.patches("colour", "embed", 1))
+    assert len(picture.cells) == len(picture.axes.texts) > 0
+    picture.show(found)
     labels = [label.get_text() for label in picture.axes.get_xticklabels()]
     assert labels[10] == "school → park" and labels[11] == "."
     assert "attn 1 at word 20, “the”, we are 100% of the way" in picture.sentence

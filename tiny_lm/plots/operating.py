@@ -22,6 +22,7 @@ from tiny_lm.plots.picture import (
 )
 
 VERDICTS = {"exact": GREEN, "harmless": SKY, "hurts": ORANGE, "fatal": RED}
+CELL = {"ha": "center", "va": "center", "fontsize": 8}
 LINE, LINES = 92, 5  # letters in a line, lines of a text
 
 
@@ -99,19 +100,20 @@ class PatchPicture(Picture):
         axes.set_xticks(range(columns), [""] * columns, rotation=60)
         axes.set(ylabel="write swapped", xlabel="at this word (here → in the other story)")
         axes.grid(False)
-        self.cells = [
-            [axes.text(c, r, "", ha="center", va="center", fontsize=8) for c in range(columns)]
-            for r in range(rows)
-        ]
+        self.cells: list = []
         self.frame = axes.add_patch(Rectangle((0, 0), 1, 1, fill=False, ec=RED, lw=2.5, zorder=5))
         return [self.frame]
 
     def _draw_map(self, numbers: Any) -> None:
         self.map.set_data(numbers.patching.moved)
-        for cells, row in zip(self.cells, numbers.patching.moved, strict=True):
-            for cell, moved in zip(cells, row, strict=True):
-                shown = number(moved, 1) if abs(moved) >= 0.05 else ""
-                cell.set(text=shown, color="white" if moved > 0.55 else BLACK)
+        for cell in self.cells:
+            cell.remove()
+        self.cells = [
+            self.axes.text(c, r, number(moved, 1), color="white" if moved > 0.55 else BLACK, **CELL)
+            for r, row in enumerate(numbers.patching.moved)
+            for c, moved in enumerate(row)
+            if abs(moved) >= 0.05
+        ]
         pairs = zip(numbers.words, numbers.others, strict=True)
         self.axes.set_xticklabels([a if a == b else f"{a} → {b}" for a, b in pairs])
 
