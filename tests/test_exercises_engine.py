@@ -12,7 +12,7 @@ import torch
 
 from tiny_lm import exercises
 from tiny_lm.exercises import EXERCISES, check, hint, running
-from tiny_lm.exercises.compare import show
+from tiny_lm.exercises.compare import is_one_of_few, show
 from tiny_lm.exercises.core import Exercise, Verdict, judge
 
 each = pytest.mark.parametrize("name", EXERCISES)
@@ -139,6 +139,15 @@ def test_of_two_mistakes_the_one_that_shows_is_named():
     assert "On this input, this mistake gives the same: This squares in the type of x" in text
     # but answers of True and False are too alike to say so
     assert "On this input" not in check("leaks", lambda f, x: bool((f(x) < x).any())).text
+
+    def counted_from_one(first, second):
+        return 1 + EXERCISES["decisive_write"].reference(first, second)
+
+    assert "On this input" not in check("decisive_write", counted_from_one).text
+    for few in (True, "a", 3, [2, 5], [], [(0, 3)]):
+        assert is_one_of_few(few), few
+    for many in (0.5, [1.0, 2.5], torch.tensor([1.0, 2.0]), {"a": 1}):
+        assert not is_one_of_few(many), many
 
 
 def test_gradients_are_compared_where_a_case_asks_for_them():

@@ -22,6 +22,7 @@ from tiny_lm.exercises import (
     gradients,
     inside,
     museum,
+    operating,
     real,
     residual,
     rms,
@@ -34,7 +35,8 @@ from tiny_lm.shapes import fail
 
 __all__ = ["EXERCISES", "Exercise", "Verdict", "check", "hint", "progress"]
 
-_MODULES = (residual, rms, gradients, epsilon, block, museum, depth, training, inside, real)
+_MODULES = (residual, rms, gradients, epsilon, block, museum, depth, training, inside)
+_MODULES += (operating, real)
 _FOUND = {exercise.name: exercise for module in _MODULES for exercise in module.EXERCISES}
 EXERCISES: dict[str, Exercise] = {name: _FOUND[name] for name in ORDER}
 SOLUTION = "# @title Solution"  # how a solution cell begins

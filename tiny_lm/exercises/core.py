@@ -16,6 +16,7 @@ from tiny_lm.exercises.compare import (
     Gap,
     between,
     gap_of,
+    is_one_of_few,
     is_rounding,
     numbers,
     show,
@@ -157,7 +158,7 @@ def _mistake(exercise: Exercise, cases: list[tuple], ran: Run, failed: list[int]
         count = sum(same[i] for i in failed) if same[failed[0]] else 0
         nearest, most = (sentence, count) if count > most else (nearest, most)
     shown = ran.outcomes[failed[0]]
-    if not nearest or shown.raised or isinstance(shown.value, bool | str):
+    if not nearest or shown.raised or is_one_of_few(shown.value):
         return []  # two errors of one type, or two answers False, have little in common
     return [f"On this input, this mistake gives the same: {nearest}"]
 
@@ -214,6 +215,7 @@ def _judge_used(exercise: Exercise, answer: Answer, seconds: float) -> Verdict:
     if got.value == use(exercise.reference):
         return Verdict(True, f"{name}: {got.value}")
     known = [sentence for sentence, wrong in exercise.wrong.items() if use(wrong) == got.value]
+    known = [sentence for sentence in known if sentence not in got.value]  # said already
     return Verdict(False, "\n".join([f"{name}: {got.value}", *known[:1]]))
 
 
