@@ -11,10 +11,14 @@ from torch import Tensor
 from tiny_lm.exercises.core import Exercise
 
 
-def _stream(rows: int, width: int, size: float, seed: int, **planted: float) -> Tensor:
-    """Random rows, with entries planted as p1c4=-3000.0."""
+def _stream(
+    rows: int, width: int, size: float, seed: int, loud: float = 1.0, **planted: float
+) -> Tensor:
+    """Random rows, the first and all of column 3 `loud` times louder; plants p1c4=-3000.0."""
     generator = torch.Generator().manual_seed(seed)
     stream = size * torch.randn(rows, width, generator=generator)
+    stream[0] *= loud
+    stream[1:, 3] *= loud
     for place, value in planted.items():
         position, coordinate = place[1:].split("c")
         stream[int(position), int(coordinate)] = value
@@ -22,13 +26,15 @@ def _stream(rows: int, width: int, size: float, seed: int, **planted: float) -> 
 
 
 _STREAMS = (
-    _stream(3, 8, 1.0, 0, p0c5=9000.0),
+    _stream(2, 6, 1.0, 0, p0c5=9000.0),
     _stream(4, 16, 1.0, 1, p2c3=-7000.0),  # negative
     _stream(3, 8, 0.001, 2, p1c2=50.0),  # many times the median, but not above 100
     _stream(3, 8, 20.0, 3, p0c5=150.0),  # above 100, but not many times the median
     _stream(5, 40, 2.0, 4, p0c7=9000.0, p0c9=-8000.0, p3c7=9000.0),
     _stream(2, 4, 1.0, 5, p0c1=2500.0),  # the mean is drawn up by the entry itself
     _stream(20, 40, 20.0, 6, p0c1=5000.0),  # with their signs the entries have a median near 0
+    # a row, and a coordinate, with a large median of its own
+    _stream(9, 20, 1.0, 7, loud=45.0, p0c7=22_000.0, p6c3=20_000.0),
 )
 
 
@@ -70,6 +76,13 @@ EXERCISES = (
                 .nonzero()
                 .tolist()
             ],
+            "That is the median of each row. The large entry's own row is loud: compare with all "
+            "entries of the stream.": _massive_by(
+                lambda sizes: sizes.median(dim=1, keepdim=True).values
+            ),
+            "That is the median of each coordinate. Compare with all entries of the stream.": (
+                _massive_by(lambda sizes: sizes.median(dim=0).values)
+            ),
             "Above 100 is not enough: it has to be a thousand times the median too.": (
                 _massive_by(torch.median, times=0.0)
             ),

@@ -26,7 +26,7 @@ def _feels_by(size: Callable[[Tensor], Tensor]) -> Callable[..., list[int]]:
 
 _ROWS = torch.tensor(
     [[0.001, 0.001, 0.001, 0.001], [0.03, -0.03, 0.03, -0.03], [0.02, 0.02, 0.02, 0.02],
-     [3.0, 4.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.05], [0.01, 0.01, 0.01, 0.01]]
+     [3.0, 4.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.05], [0.012, 0.012, 0.012, 0.012]]
 )  # fmt: skip
 
 
@@ -60,6 +60,7 @@ EXERCISES = (
             (_ROWS[1:4], 1e-6, 0.01),
             (_ROWS, 1e-2, 0.01),
             (_ROWS[[1]], 1e-5, 0.01),
+            (torch.tensor([[0.003, 0.003, 0.003, 0.0053]]), 1e-5, 0.5),
         ],
         wrong={
             "eps stands under the root beside the mean square, so it is compared with that, not "
@@ -67,6 +68,11 @@ EXERCISES = (
             "The mean of the squares, not their sum.": _feels_by(lambda x: x.square().sum(dim=-1)),
             "The square of the mean is not the mean of the squares: signs cancel.": _feels_by(
                 lambda x: x.mean(dim=-1).square()
+            ),
+            "That is eps as a share of mean square plus eps. Compare with the mean square.": (
+                lambda x, eps, share: (
+                    (x.square().mean(dim=-1) < eps / share - eps).nonzero().flatten().tolist()
+                )
             ),
             "These are the rows that do not feel it.": lambda x, eps, share: (
                 (x.square().mean(dim=-1) >= eps / share).nonzero().flatten().tolist()
@@ -80,7 +86,10 @@ EXERCISES = (
                 )
             ),
         },
-        hints=["eps > share · mean(x²), row by row; positions as a list of whole numbers."],
+        hints=[
+            "With what is eps added up under the root? That is what it has to be compared with.",
+            "eps > share · mean(x²), row by row; then the positions, as whole numbers.",
+        ],
     ),
     Exercise(
         name="safe_row",
@@ -107,8 +116,14 @@ EXERCISES = (
             "That is the largest sum of entries. They are squared first.": (
                 lambda width: 65504 / width**0.5
             ),
+            "Computed in float16 and rounded there. Python's own numbers keep more digits.": (
+                lambda width: float(torch.tensor(65504 / width, dtype=torch.float16).sqrt())
+            ),
         },
-        hints=["width · a² must not be above 65,504. Solve for a."],
+        hints=[
+            "If all entries of the row are a, what is the sum of their squares?",
+            "width · a² must not be above 65,504. Solve for a.",
+        ],
         rtol=1e-6,
     ),
     Exercise(
@@ -139,8 +154,10 @@ EXERCISES = (
                 lambda paragraphs: -fmean(v for p in paragraphs for v in p)
             ),
         },
-        hints=["One mean over all tokens of all paragraphs; then exp of minus it."],
-        rtol=1e-9,
+        hints=[
+            "How many numbers is the mean taken over: as many as there are paragraphs, or tokens?",
+            "One mean over all tokens of all paragraphs; then exp of minus it.",
+        ],
     ),
     Exercise(
         name="cached_work",
@@ -166,6 +183,12 @@ EXERCISES = (
             ),
             "The cache begins empty: the prompt goes through the blocks once as well.": (
                 lambda prompt, new, cached: new if cached else _work(prompt, new, False)
+            ),
+            "`cached` is not looked at: without a cache every step reads the whole text again.": (
+                lambda prompt, new, cached: _work(prompt, new, True)
+            ),
+            "`cached` is not looked at: with the cache only what is new is read.": (
+                lambda prompt, new, cached: _work(prompt, new, False)
             ),
             "The two cases are swapped.": (
                 lambda prompt, new, cached: _work(prompt, new, not cached)
