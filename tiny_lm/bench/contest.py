@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from random import Random
 from statistics import median
 
 import torch
@@ -13,6 +14,7 @@ import torch
 from tiny_lm.shapes import fail
 
 Way = Callable[[], object]
+TURN = 0.002  # seconds
 
 
 @dataclass(frozen=True)
@@ -49,26 +51,34 @@ class Result:
 def run(
     contest: Contest, *, device: str = "cpu", progress: Callable[[], object] | None = None
 ) -> Result:
-    """Take every way once to warm up, then in turns; each round begins with another way.
+    """Take every way twice to warm up, then in turns; each round has another order, by seed.
 
-    `progress` is called after every round. On a device that works on its own, a time ends when
-    the device is done.
+    Short work is done several times in a turn, for 2 ms in all. `progress` is called after every
+    round. On a device that works on its own, a time ends when the device is done.
     """
     names = list(contest.ways)
     if not names or contest.repetitions < 1:
         fail("bench", "a way and a repetition", f"{names} and {contest.repetitions}")
     wait = torch.cuda.synchronize if device.startswith("cuda") else lambda: None
-    for way in contest.ways.values():
+
+    def seconds_of(way: Way, calls: int) -> float:
+        wait()
+        start = time.perf_counter()
+        for _ in range(calls):
+            way()
+        wait()
+        return (time.perf_counter() - start) / calls
+
+    calls = {}
+    for name, way in contest.ways.items():
         way()
+        calls[name] = max(1, int(TURN / max(seconds_of(way, 1), 1e-6)))
     seconds: dict[str, list[float]] = {name: [] for name in names}
-    for i in range(contest.repetitions):
-        turn = i % len(names)
-        for name in names[turn:] + names[:turn]:
-            wait()
-            start = time.perf_counter()
-            contest.ways[name]()
-            wait()
-            seconds[name].append(time.perf_counter() - start)
+    shuffled = Random(0)
+    for _ in range(contest.repetitions):
+        # What ran just before leaves caches and memory to the next: nobody has a fixed place.
+        for name in shuffled.sample(names, len(names)):
+            seconds[name].append(seconds_of(contest.ways[name], calls[name]))
         if progress:
             progress()
     return Result(contest, seconds)

@@ -60,7 +60,7 @@ def contests(device: str = "cpu", quick: bool = False) -> Iterator[Contest]:
         f"RMSNorm forward + backward, fp32 {list(SMALL)}",
         {name: both(norm, x, slope) for name, norm in norms(SMALL[-1], device).items()},
         {FAST: 1.0},
-        20 * repetitions,
+        repetitions,
     )
 
 

@@ -11,6 +11,8 @@ from torch.autograd import Function
 from tiny_lm.layers import RMSNorm
 from tiny_lm.shapes import expect_width
 
+layer_norm_backward = torch.ops.aten.native_layer_norm_backward.default
+
 
 class Normalise(Function):
     """RMSNorm with a backward of its own: autograd would keep and walk seven operations.
@@ -35,20 +37,18 @@ class Normalise(Function):
         if torch.is_grad_enabled():  # somebody will differentiate these slopes once more
             return *_slopes(x, scale, slope, ctx.eps), None
         D, (wide, gain) = x.shape[-1], _widened(x, scale)
-        slope = slope.to(wide.dtype)
+        slope = slope if slope.dtype == wide.dtype else slope.to(wide.dtype)
         zero, wanted = torch.zeros_like(inverse), (True, True, False)
-        d_x, d_scale, _ = torch.ops.aten.native_layer_norm_backward(
-            slope, wide, (D,), zero, inverse, gain, None, wanted
-        )
+        d_x, d_scale, _ = layer_norm_backward(slope, wide, (D,), zero, inverse, gain, None, wanted)
         taken = slope.reshape(-1, D).mv(gain).view_as(inverse).mul_(inverse)
         d_x.add_(taken, alpha=1 / D)
-        return d_x.to(x.dtype), d_scale.to(scale.dtype), None
+        return d_x, d_scale, None  # autograd gives them the dtypes of x and scale
 
 
 def _widened(x: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
     """Both in float32, or in float64 where x is."""
     wide = x if x.dtype.itemsize > 2 else x.float()
-    return wide, scale.to(wide.dtype)
+    return wide, scale if scale.dtype == wide.dtype else scale.to(wide.dtype)
 
 
 def _slopes(x: Tensor, scale: Tensor, slope: Tensor, eps: float) -> tuple[Tensor, Tensor]:
