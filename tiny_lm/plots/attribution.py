@@ -9,9 +9,10 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
-from tiny_lm.plots.picture import BLACK, BLUE, GREY, ORANGE, RED, Picture, number
+from tiny_lm.plots.picture import BLACK, BLUE, GREY, ORANGE, RED, Picture, number, y_limits
 
 PARTS = {"embed": GREY, "attn": BLUE, "ffn": ORANGE}
+MARKERS = {GREY: "D", BLUE: "s", ORANGE: "o"}
 SMALLEST = 0.01  # RMS: smaller writes are drawn here
 NAMED = 13  # more writes than these are named by their blocks
 
@@ -29,12 +30,6 @@ def name_writes(axes: Axes, names: Sequence[str]) -> None:
     every = 2 * ceil(len(names) / 2 / 10)
     axes.set_xticks(range(1, len(names), every), [n.split()[1] for n in names[1::every]])
     axes.set_xlabel("block")
-
-
-def _limit(axes: Axes, low: float, high: float) -> None:
-    """Set limits that differ: most moves leave the axes as they are, and need not draw them."""
-    if axes.get_ylim() != (low, high):
-        axes.set_ylim(low, high)
 
 
 class LedgerPicture(Picture):
@@ -65,7 +60,7 @@ class LedgerPicture(Picture):
         (self.stream,) = sizes.plot(places, [1.0] * len(names), "-", color=BLACK, lw=1.5)
         look = {"ms": 8 if self.numbers else 4}
         self.sizes = [
-            sizes.plot([i], [1.0], "s", color=c, **look)[0]
+            sizes.plot([i], [1.0], MARKERS[c], color=c, **look)[0]
             for i, c in zip(places, colours, strict=True)
         ]
         cosines.set(ylim=(-1.05, 1.05), ylabel="cosine", title="cosine with the stream before it")
@@ -89,8 +84,8 @@ class LedgerPicture(Picture):
         self.total.set_ydata([found.logit] * 2)
         self.stream.set_ydata([entry.stream for entry in found.entries])
         lowest, highest = 10 * floor(min(reached) / 10), 10 * ceil(max(reached) / 10 + 0.1)
-        _limit(self.top, min(-10, lowest), max(20, highest))
-        _limit(self.middle, SMALLEST / 2, max(100, 2 * max(e.stream for e in found.entries)))
+        y_limits(self.top, min(-10, lowest), max(20, highest))
+        y_limits(self.middle, SMALLEST / 2, max(100, 2 * max(e.stream for e in found.entries)))
         return self._says(numbers)
 
     def _says(self, numbers: Any) -> str:

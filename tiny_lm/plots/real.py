@@ -108,6 +108,7 @@ class StepsPicture(Picture):
             unused = k == 2 and not numbers.forms_sum
             bar.set_data([1e-3, 1e10 if overflows else max(value, 1e-3)], [k, k])
             bar.set_color(SKY if unused else RED if overflows else BLUE)
+            bar.set_linewidth(18 if overflows else 12)
             words = "Inf" if overflows else _digits(value)
             label.set_text(f"  {words}" + (", not formed in 16 bits" if unused else ""))
             label.set_color("white" if overflows else BLACK)
