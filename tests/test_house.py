@@ -32,7 +32,7 @@ TABLE = {
     "attention":  ("rope shapes taps",                       "torch"),
     "layers":     ("attention config shapes taps",           "torch"),
     "initial":    ("shapes",                                 "torch"),
-    "variants":   ("attention config layers taps",           "torch"),
+    "variants":   ("attention config layers shapes taps",    "torch"),
     "model":      ("attention config initial layers shapes taps variants", "torch"),
     "words":      ("shapes",                                 ""),
     "tokenizer":  ("extras shapes words",                    "tokenizers"),
@@ -48,6 +48,7 @@ TABLE = {
     "release":    ("exercises extras shapes",                "nbconvert nbformat"),
     "cli":        ("*",                                      "*"),
     "cli_train":  (LIBRARY,                                  "*"),
+    "cli_compare": (LIBRARY + " probes",                     "*"),
     "__main__":   ("*",                                      "*"),
     "__init__":   ("",                                       ""),
     "*":          (LIBRARY,                                  "*"),
@@ -56,7 +57,7 @@ TABLE = {
 # Packages with one home each, whatever the table says.
 HOMES = {"matplotlib": "plots", "PIL": "plots", "ipywidgets": "widgets", "IPython": "widgets"}
 
-MAY_PRINT = ("cli.py", "cli_train.py", "__main__.py", "lessons/*")
+MAY_PRINT = ("cli.py", "cli_train.py", "cli_compare.py", "__main__.py", "lessons/*")
 AT_THE_TOP = {
     "pyproject.toml", "README.md", "environment.yml", "LICENSE", "notebooks", "tiny_lm", "tests",
 }  # fmt: skip
