@@ -15,7 +15,17 @@ import sys
 from types import FrameType
 from typing import Any
 
-from tiny_lm.exercises import block, depth, epsilon, gradients, museum, residual, rms, training
+from tiny_lm.exercises import (
+    block,
+    depth,
+    designs,
+    epsilon,
+    gradients,
+    museum,
+    residual,
+    rms,
+    training,
+)
 from tiny_lm.exercises.core import Exercise, Verdict, judge
 from tiny_lm.exercises.record import Progress, Record, data_file, is_opened_by_a_person
 from tiny_lm.shapes import fail
@@ -24,7 +34,7 @@ __all__ = ["EXERCISES", "Exercise", "Verdict", "check", "hint", "progress"]
 
 EXERCISES: dict[str, Exercise] = {
     exercise.name: exercise
-    for module in (residual, rms, gradients, epsilon, block, museum, depth, training)
+    for module in (residual, rms, gradients, epsilon, block, museum, depth, training, designs)
     for exercise in module.EXERCISES
 }
 SOLUTION = "# @title Solution"  # how a solution cell begins

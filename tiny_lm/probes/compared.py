@@ -1,115 +1,23 @@
-"""Chapter 09: the comparison of all designs: which runs it takes, and how its results are read."""
+"""Chapter 09: what the comparison of all designs found: rows, intervals, who is told apart."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from math import inf, isfinite, sqrt
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from tiny_lm.probes import clock, designs
-from tiny_lm.probes.designs import DESIGNS, SEEDS
+from tiny_lm.probes.comparing import BASE, LR, start_key, times_key, train_key
+from tiny_lm.probes.designs import DESIGNS, SEEDS, Start
 from tiny_lm.probes.training import HALFWAY
 from tiny_lm.shapes import fail
 
 FILE = Path(__file__).parent.parent / "data" / "designs.json"
 T_95 = 4.303  # Student's t: 95 % of the mass within ± this, for three seeds (2 degrees of freedom)
-BASE = "pre"  # what every design is compared with
-LR = 3e-3  # the learning rate of the loss after a fixed budget
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """How much is measured: at LR, then at higher rates until a seed does not survive.
-
-    Where one does not survive LR itself, at `lower`.
-    """
-
-    blocks: int
-    steps: int
-    lower: float
-    higher: tuple[float, ...]
-    deep: int  # blocks of the models that are looked at before training
-    rounds: int  # of the clock
-
-    @property
-    def settings(self) -> str:
-        """All of it in words; results with other settings are not mixed with these."""
-        rates = ", ".join(f"{rate:g}" for rate in (self.lower, LR, *self.higher))
-        return (
-            f"Letters, V = 32, D = 32, H = 2, F = 64, eps 1e-5, untied, float32; {self.blocks} "
-            f"blocks, {self.steps} steps of 16 rows of 16 letters, AdamW, no warm-up, lr {rates}; "
-            f"before training {self.deep} blocks; clock: 4 blocks, D = 128, 4 rows of 64, "
-            f"{self.rounds} rounds"
-        )
-
-    def jobs(self, names: Sequence[str], known: Mapping[str, Any]) -> list[str]:
-        """What is still to be measured, as far as can be told by now."""
-        wanted = [f"{name} start seed={seed}" for name in names for seed in SEEDS]
-        for name in names:
-            for rate in (LR, *self.higher):
-                runs = [train_key(name, rate, seed) for seed in SEEDS]
-                wanted += runs
-                if any(run in known and not survives(known[run]) for run in runs):
-                    if rate == LR:
-                        wanted += [train_key(name, self.lower, seed) for seed in SEEDS]
-                    break
-        return [key for key in [*wanted, times_key(names)] if key not in known]
-
-    def measure(self, key: str, names: Sequence[str]) -> Any:
-        """The result of one job, ready for a JSON file."""
-        if key == times_key(names):
-            return self._times(names)
-        name, kind, *_, said = key.split()
-        seed = int(said.removeprefix("seed="))
-        if kind == "start":
-            found = designs.start(DESIGNS[name], seed=seed, blocks=self.deep)
-            return _rounded(asdict(found))
-        rate = float(kind.removeprefix("lr="))
-        found = designs.trained(
-            DESIGNS[name], lr=rate, seed=seed, blocks=self.blocks, steps=self.steps
-        )
-        return _rounded(asdict(found))
-
-    def _times(self, names: Sequence[str]) -> dict[str, list[float]]:
-        """Time of a step relative to the base's: quartiles and median."""
-        timed = list(dict.fromkeys([BASE, *names]))
-        found = clock.in_turns([designs.step_of(DESIGNS[name]) for name in timed], self.rounds)
-        return {
-            name: _rounded(clock.ratio(times, found[0]))
-            for name, times in zip(timed, found, strict=True)
-        }
-
-
-FULL = Plan(blocks=8, steps=120, lower=1e-3, higher=(0.01, 0.03, 0.1, 0.3), deep=32, rounds=20)
-QUICK = Plan(blocks=2, steps=40, lower=1e-3, higher=(0.03,), deep=4, rounds=2)
-
-
-def train_key(name: str, rate: float, seed: int) -> str:
-    """The name of a training run in the file."""
-    return f"{name} lr={rate:g} seed={seed}"
-
-
-def times_key(names: Sequence[str]) -> str:
-    """The name of the clock's results in the file; they belong to the designs timed together."""
-    return "times" if list(names) == list(DESIGNS) else "times " + ",".join(names)
-
-
-def survives(found: Mapping[str, float]) -> bool:
-    """Whether a run ended below halfway between ln V and the floor, as in chapter 06."""
-    return found["loss"] < HALFWAY
-
-
-def expect_names(names: Sequence[str]) -> list[str]:
-    """The names, each once. Raises ValueError for one that is no design."""
-    for name in names:
-        if name not in DESIGNS:
-            fail("compare", f"designs among {', '.join(DESIGNS)}", repr(name))
-    return list(dict.fromkeys(names))
 
 
 @dataclass(frozen=True)
@@ -119,24 +27,41 @@ class Row:
     name: str
     title: str
     losses: list[float]  # nats, at LR
-    versus: list[float]  # the same minus the base's, seed by seed
     by_rate: dict[float, list[float]]  # losses at every rate that was tried
-    safe_rate: float  # the largest at which, and below which, every seed survives; 0: none
-    streams: list[list[float]]  # before training: RMS after the embedding and each block
-    spreads: list[float]  # before training: longest / shortest gradient of a block
+    starts: dict[int, list[Start]]  # before training, by the number of blocks
     largest: list[float]  # after training: the largest entry of the stream and before norms
     time: list[float]  # of a step, relative to the base's: quartile, median, quartile
     parameters: int
 
     @property
-    def stream(self) -> list[float]:
-        """RMS at the end of the deep stack / after its first block, a number a seed."""
-        return [s[-1] / s[1] for s in self.streams]
+    def safe_rate(self) -> float:
+        """The largest rate at which, and below which, every seed survives; 0 if there is none."""
+        safe = 0.0
+        for rate, losses in sorted(self.by_rate.items()):
+            if not all(loss < HALFWAY for loss in losses):
+                break
+            safe = rate
+        return safe
+
+    @property
+    def deepest(self) -> list[Start]:
+        """The looks at the deepest stack."""
+        return self.starts[max(self.starts)]
+
+    @property
+    def growth(self) -> list[float]:
+        """RMS of the stream at the end of the deepest stack / after its first block."""
+        return [start.stream[-1] / start.stream[1] for start in self.deepest]
+
+    @property
+    def spread(self) -> list[float]:
+        """The longest gradient of a block there / the shortest."""
+        return [start.spread for start in self.deepest]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """All rows, and where the clock stood."""
+    """All rows, the settings, and the machine whose clock it was."""
 
     rows: dict[str, Row]
     settings: str
@@ -152,32 +77,29 @@ class Comparison:
 
 
 def _row(name: str, results: Mapping[str, Any], time: list[float]) -> Row:
-    runs = {key: value for key, value in results.items() if key.startswith(f"{name} lr=")}
-    rates = sorted({float(key.split()[1].removeprefix("lr=")) for key in runs})
-    by_rate = {rate: [runs[train_key(name, rate, s)]["loss"] for s in SEEDS] for rate in rates}
-    safe = 0.0
-    for rate in rates:
-        if not all(loss < HALFWAY for loss in by_rate[rate]):
-            break
-        safe = rate
-    starts = [results[f"{name} start seed={seed}"] for seed in SEEDS]
-    first = [runs[train_key(name, LR, seed)] for seed in SEEDS]
-    base = [results.get(train_key(BASE, LR, seed), {}).get("loss", inf) for seed in SEEDS]
+    mine = [key.split() for key in results if key.startswith(f"{name} ")]
+    rates = sorted({float(kind[3:]) for _, kind, _ in mine if kind.startswith("lr=")})
+    depths = sorted({int(kind[7:]) for _, kind, _ in mine if kind.startswith("blocks=")})
+    budget = [results[train_key(name, LR, seed)] for seed in SEEDS]
     return Row(
         name=name,
         title=DESIGNS[name].title,
-        losses=by_rate[rates[0]],
-        versus=[
-            a - b if isfinite(a) else inf for a, b in zip(by_rate[rates[0]], base, strict=True)
-        ],
-        by_rate=by_rate,
-        safe_rate=safe,
-        streams=[start["stream"] for start in starts],
-        spreads=[designs.Start(**start).spread for start in starts],
-        largest=[found["largest"] for found in first],
+        losses=[found["loss"] for found in budget],
+        by_rate={r: [results[train_key(name, r, s)]["loss"] for s in SEEDS] for r in rates},
+        starts={n: [Start(**results[start_key(name, n, s)]) for s in SEEDS] for n in depths},
+        largest=[found["largest"] for found in budget],
         time=time,
-        parameters=first[0]["parameters"],
+        parameters=budget[0]["parameters"],
     )
+
+
+@lru_cache
+def stored() -> Comparison:
+    """The comparison that comes with the package, made by `python -m tiny_lm compare`."""
+    return Comparison.of(json.loads(FILE.read_text(encoding="utf-8")), list(DESIGNS))
+
+
+# Intervals
 
 
 def interval(values: Sequence[float]) -> tuple[float, float, float]:
@@ -188,38 +110,135 @@ def interval(values: Sequence[float]) -> tuple[float, float, float]:
     return fmean(values) - half, fmean(values), fmean(values) + half
 
 
-def told_apart(versus: Sequence[float]) -> str:
-    """ "lower", "higher" or "not told apart": on which side of 0 the whole interval lies."""
-    low, _, high = interval(versus)
+def told_apart(ours: Sequence[float], theirs: Sequence[float]) -> str:
+    """ "lower", "higher" or "not told apart", from the differences seed by seed.
+
+    The same seed means the same letters and, where shapes allow, the same weights at first; so the
+    interval of the differences is narrower than that of either. It must not contain 0.
+    """
+    if not all(map(isfinite, [*ours, *theirs])):
+        mine, other = max(ours), max(theirs)
+        return "not told apart" if mine == other else "lower" if mine < other else "higher"
+    low, _, high = interval([a - b for a, b in zip(ours, theirs, strict=True)])
     return "lower" if high < 0 else "higher" if low > 0 else "not told apart"
 
 
-@lru_cache
-def stored() -> Comparison:
-    """The comparison that comes with the package, made by `python -m tiny_lm compare`."""
-    return Comparison.of(json.loads(FILE.read_text(encoding="utf-8")), list(DESIGNS))
+# One measure at a time
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What is compared: its name on an axis, and (low, middle, high) of a row."""
+
+    label: str
+    of: Callable[[Row], tuple[float, float, float]]
+    is_log: bool = False
+    digits: int = 3
+
+
+def _span(values: Sequence[float]) -> tuple[float, float, float]:
+    return min(values), sorted(values)[len(values) // 2], max(values)
+
+
+def _alone(value: float) -> tuple[float, float, float]:
+    return value, value, value
+
+
+MEASURES: dict[str, Measure] = {
+    "loss": Measure(
+        "loss after the budget, nats: mean and 95 % interval", lambda r: interval(r.losses)
+    ),
+    "learning rate": Measure(
+        "largest learning rate that every seed survives", lambda r: _alone(r.safe_rate), True, 1
+    ),
+    "stream": Measure(
+        "before training: RMS after block 32 / after block 1", lambda r: _span(r.growth), True
+    ),
+    "gradients": Measure(
+        "before training: longest / shortest gradient of a block", lambda r: _span(r.spread), True
+    ),
+    "largest entry": Measure(
+        "after training: largest entry of the stream", lambda r: _span(r.largest), True
+    ),
+    "time": Measure("time of a step / that of RMSNorm, pre", lambda r: tuple(r.time), digits=2),
+    "parameters": Measure("numbers that are learned", lambda r: _alone(r.parameters), digits=5),
+}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One measure of every design, with two of them chosen."""
+
+    measure: Measure
+    spans: dict[str, tuple[float, float, float]]  # by title
+    first: str
+    second: str
+    verdict: str  # of the first's loss against the second's; empty for other measures
+
+
+@lru_cache(maxsize=2048)
+def measured(measure: str, first: str, second: str) -> Measured:
+    """Look a measure up in the stored comparison. Raises ValueError for an unknown name."""
+    if measure not in MEASURES:
+        fail("measured", f"one of {', '.join(MEASURES)}", repr(measure))
+    rows, what = stored().rows, MEASURES[measure]
+    for name in (first, second):
+        if name not in rows:
+            fail("measured", f"designs among {', '.join(rows)}", repr(name))
+    one, two = rows[first], rows[second]
+    return Measured(
+        what,
+        {row.title: what.of(row) for row in rows.values()},
+        one.title,
+        two.title,
+        told_apart(one.losses, two.losses) if measure == "loss" else "",
+    )
+
+
+@dataclass(frozen=True)
+class Depths:
+    """A stack before training beside the base's, medians over the seeds, by the block."""
+
+    title: str
+    blocks: int
+    stream: list[float]
+    gradient: list[float]  # relative to the block with the longest
+    base_title: str
+    base_stream: list[float]
+    base_gradient: list[float]
+
+
+@lru_cache(maxsize=256)
+def depths(design: str, blocks: int) -> Depths:
+    """Stream and gradients of a design at a depth, from the stored comparison."""
+    row, base = stored().rows[design], stored().rows[BASE]
+    return Depths(row.title, blocks, *_medians(row, blocks), base.title, *_medians(base, blocks))
+
+
+def _medians(row: Row, blocks: int) -> tuple[list[float], list[float]]:
+    starts = row.starts[blocks]
+    streams = zip(*(start.stream for start in starts), strict=True)
+    gradients = zip(*(start.relative for start in starts), strict=True)
+    return [sorted(s)[1] for s in streams], [sorted(g)[1] for g in gradients]
 
 
 def table(found: Comparison) -> str:
     """The comparison as text."""
-    head = f"{'':22}{'loss':>16}{'survives':>10}{'stream':>8}{'spread':>8}{'largest':>9}"
+    head = f"{'':22}{'loss':>16}{'rate':>8}{'stream':>8}{'spread':>8}{'largest':>9}"
     lines = [found.settings, f"clock: {found.machine}", head + f"{'time':>7}{'numbers':>9}"]
     for row in found.rows.values():
         low, mean, high = interval(row.losses)
+        half = 0.0 if mean == inf else (high - low) / 2
         lines.append(
-            f"{row.title:22}{mean:>8.3f} ±{(high - low) / 2:6.3f}{row.safe_rate:>10g}"
-            f"{fmean(row.stream):>8.3g}{fmean(row.spreads):>8.3g}{max(row.largest):>9.3g}"
+            f"{row.title:22}{mean:>8.3f} ±{half:6.3f}{row.safe_rate:>8g}"
+            f"{_span(row.growth)[1]:>8.3g}{_span(row.spread)[1]:>8.3g}{max(row.largest):>9.3g}"
             f"{row.time[1]:>7.2f}{row.parameters:>9,}"
         )
     return "\n".join(lines)
 
 
-def _rounded(value: Any) -> Any:
-    """Four significant digits are more than three seeds can tell."""
-    if isinstance(value, dict):
-        return {key: _rounded(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_rounded(item) for item in value]
-    if isinstance(value, int):
-        return value
-    return float(f"{value:.5g}")
+def agreement(ours: Comparison, theirs: Comparison) -> dict[str, bool]:
+    """For each design of both: whether the intervals of its loss overlap."""
+    shared = [name for name in ours.rows if name in theirs.rows]
+    pairs = {n: (interval(ours.rows[n].losses), interval(theirs.rows[n].losses)) for n in shared}
+    return {name: a[0] <= b[2] and b[0] <= a[2] for name, (a, b) in pairs.items()}

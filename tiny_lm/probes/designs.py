@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import inf, isfinite
+from math import inf, isfinite, nan
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,6 @@ from tiny_lm.train import next_token_loss
 from tiny_lm.variants import NORMS
 
 SEEDS = training.SEEDS
-DEEP = 32  # blocks of the models that are looked at before training
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +85,7 @@ def trained(design: Design, *, lr: float, seed: int, blocks: int, steps: int) ->
 
 @dataclass(frozen=True)
 class Start:
-    """A model of DEEP blocks before training, in float64.
+    """A model before training.
 
     `stream` is the RMS after the embedding and after each block; `gradient` the length of the
     loss's gradient by the parameters of each block; `largest` is the largest entry as in Trained.
@@ -102,11 +101,21 @@ class Start:
         low, high = min(self.gradient), max(self.gradient)
         return high / low if low > 0 and isfinite(high) else inf
 
+    @property
+    def relative(self) -> list[float]:
+        """The gradients / the longest of them; NaN where they are not finite."""
+        longest = max(self.gradient)
+        return [g / longest if isfinite(longest) and longest > 0 else nan for g in self.gradient]
 
-def start(design: Design, *, seed: int, blocks: int = DEEP) -> Start:
-    """Look at a model of a design before its first step."""
+
+def start(design: Design, *, seed: int, blocks: int) -> Start:
+    """Look at a model of a design before its first step, in float64."""
     model = training.model_of(design.run(blocks=blocks, seed=seed)).double()
-    rows = torch.tensor([Letters(seed).row(n, 17) for n in range(16)])
+    return start_of(model, torch.tensor([Letters(seed).row(n, 17) for n in range(16)]))
+
+
+def start_of(model: TinyLM, rows: Tensor) -> Start:
+    """Look at a model as it is, with rows `[B, T + 1]`; leaves its gradients behind."""
     seen = Recorder()
     largest = largest_entry(model, rows[:, :-1], seen)
     next_token_loss(model, rows).backward()
