@@ -5,9 +5,10 @@ A design is a norm, an order and an initialisation; everything else is the model
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite, nan
+from statistics import fmean
 
 import torch
 from torch import Tensor, nn
@@ -155,6 +156,41 @@ def _length(p: nn.Parameter) -> Tensor:
 
 def _finite(x: Tensor) -> float:
     return float(x) if x.isfinite() else inf
+
+
+# Live
+
+
+@dataclass(frozen=True)
+class Live:
+    """The loss of every step, in nats: by title of the design, a list a seed."""
+
+    blocks: int
+    steps: int
+    losses: dict[str, list[list[float]]]
+    start: float = training.LN_V
+    floor: float = training.FLOOR
+
+    @property
+    def survivors(self) -> dict[str, int]:
+        """How many seeds of each design end below halfway, by the mean of the last four steps."""
+        return {
+            title: sum(
+                len(losses) == self.steps and fmean(losses[-4:]) < training.HALFWAY
+                for losses in runs
+            )
+            for title, runs in self.losses.items()
+        }
+
+
+def live(names: Sequence[str], *, blocks: int, lr: float, steps: int) -> Live:
+    """Train a few designs now, from every seed."""
+    found = {}
+    for name in names:
+        design = DESIGNS[name]
+        runs = [design.run(blocks=blocks, lr=lr, steps=steps, seed=seed) for seed in SEEDS]
+        found[design.title] = [training.losses(run) for run in runs]
+    return Live(blocks, steps, found)
 
 
 # The clock
