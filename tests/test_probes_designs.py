@@ -260,7 +260,7 @@ def test_one_coordinate_through_a_norm():
     assert max(found.norm) < 8
     rows = torch.zeros(1, 64).double()
     rows[0, 0] = 1e9
-    assert float(RMSNorm(64).double()(rows)[0, 0]) == pytest.approx(8)
+    assert RMSNorm(64).double()(rows)[0, 0].item() == pytest.approx(8)
 
 
 # Defence

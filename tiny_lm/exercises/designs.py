@@ -181,7 +181,7 @@ EXERCISES = (
                 "order": "rezero",
                 "init": "fan_in",
             },
-            "Without norms 48 blocks do not even get through the first step.": {
+            "Without norms 24 blocks do not even get through the first step.": {
                 "order": "bare",
                 "init": "fan_in",
             },

@@ -21,9 +21,9 @@ from tiny_lm.probes.court import SEEDS, Trial, hear
 from tiny_lm.train import next_token_loss
 
 FILE = Path(__file__).parent.parent / "data" / "norm_speed.json"
-WIDTHS, STEP_WIDTHS = (64, 256, 1024, 4096), (64, 256)
-ROUNDS, STEP_ROUNDS = 20, 8
-CALLS = 10  # of a norm between two looks at the clock
+WIDTHS, STEP_WIDTHS = (64, 256, 1024), (64, 256)
+ROUNDS, STEP_ROUNDS = 15, 5
+CALLS = 4  # of a norm between two looks at the clock
 
 Norm = Callable[[Tensor], Tensor]
 
@@ -48,14 +48,14 @@ COMPILED = {"compiled": compiled}
 
 
 def forward(norm: Norm, x: Tensor) -> None:
-    """Ten calls, no gradient."""
+    """A few calls, no gradient."""
     with torch.no_grad():
         for _ in range(CALLS):
             norm(x)
 
 
 def forward_and_backward(norm: Norm, x: Tensor, slope: Tensor) -> None:
-    """Ten calls and their gradients, to the input and to the gain."""
+    """A few calls and their gradients, to the input and to the gain."""
     for _ in range(CALLS):
         x.grad = None
         norm(x).backward(slope)
