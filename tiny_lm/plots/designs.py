@@ -47,7 +47,9 @@ class MeasurePicture(Picture):
         self.beyond.set_data([self.axes.get_xlim()[1] * 0.999] * len(lost), lost)
         said = f"{self._said(numbers, numbers.first)}, {self._said(numbers, numbers.second)}."
         if numbers.verdict:
-            said += f" Seed by seed, the loss of the first is {numbers.verdict}."
+            is_clear = numbers.verdict != "not told apart"
+            apart = f"the first is {numbers.verdict}" if is_clear else "they cannot be told apart"
+            said += f" Seed by seed, {apart}."
         return f"{measure.label[0].upper()}{measure.label[1:]}: {said}"
 
     def _rescale(self, measure: Any, spans: Any) -> None:

@@ -22,7 +22,7 @@ from tiny_lm.train import next_token_loss
 
 FILE = Path(__file__).parent.parent / "data" / "norm_speed.json"
 WIDTHS, STEP_WIDTHS = (64, 256, 1024), (64, 256)
-ROUNDS, STEP_ROUNDS = 15, 5
+ROUNDS, STEP_ROUNDS = 30, 8
 CALLS = 4  # of a norm between two looks at the clock
 
 Norm = Callable[[Tensor], Tensor]
