@@ -97,10 +97,14 @@ class DepthsPicture(Picture):
     def update(self, numbers: Any) -> str:
         (mine, base), (ours, theirs) = self.curves
         passed, blocks = range(numbers.blocks + 1), range(1, numbers.blocks + 1)
-        mine.set_data(passed, _drawable(numbers.stream))
-        base.set_data(passed, _drawable(numbers.base_stream))
-        ours.set_data(blocks, _drawable(numbers.gradient))
-        theirs.set_data(blocks, _drawable(numbers.base_gradient))
+        for line, places, values in (
+            (mine, passed, numbers.stream),
+            (base, passed, numbers.base_stream),
+            (ours, blocks, numbers.gradient),
+            (theirs, blocks, numbers.base_gradient),
+        ):
+            low, high = line.axes.get_ylim()
+            line.set_data(places, [v if low <= v <= high else np.nan for v in values])
         end, shortest = numbers.stream[-1], np.min(numbers.gradient)
         grown = f"{end:.2g}" if isfinite(end) else "beyond float64"
         part = f"{shortest:.2g} of the longest" if isfinite(shortest) else "not finite"
@@ -195,7 +199,3 @@ class SpeedPicture(Picture):
             for name, by in numbers.items()
         ]
         return f"Time of RMSNorm / time of LayerNorm over the widths: {'; '.join(spans)}."
-
-
-def _drawable(values: list[float]) -> list[float]:
-    return [value if isfinite(value) else np.nan for value in values]
