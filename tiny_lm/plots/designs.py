@@ -6,6 +6,7 @@ from math import isfinite
 from typing import Any
 
 import numpy as np
+from matplotlib.ticker import MaxNLocator
 
 from tiny_lm.plots.picture import BLACK, BLUE, GREEN, GREY, ORANGE, PINK, RED, SKY, Picture, number
 from tiny_lm.plots.training import bound
@@ -59,9 +60,11 @@ class MeasurePicture(Picture):
         if measure.is_log:
             limits = low / 1.6, high * 1.6
         else:
-            room = 0.08 * (high - low)
+            room = 0.1 * (high - low)
             limits = low - room, high + room
         self.axes.set(xscale="log" if measure.is_log else "linear", xlim=limits)
+        if not measure.is_log:
+            self.axes.xaxis.set_major_locator(MaxNLocator(4))
         self.axes.set_xlabel(f"{measure.label}  (× not finite, or none)")
 
     @staticmethod
