@@ -125,7 +125,7 @@ def test_only_n_kv_heads_may_be_left_to_the_others(name):
         ({"norm_eps": float("nan")}, "norm_eps >= 0, got nan"),
         ({"rope_theta": 0}, "rope_theta > 0, got 0"),
         ({"rope_theta": float("nan")}, "rope_theta > 0, got nan"),
-        ({"norm": "batch"}, "norm one of rms, layer, got 'batch'"),
+        ({"norm": "batch"}, f"norm one of {', '.join(NORM_NAMES)}, got 'batch'"),
         ({"order": "beside"}, f"order one of {', '.join(ORDER_NAMES)}, got 'beside'"),
     ],
 )

@@ -32,7 +32,7 @@ TABLE = {
     "attention":  ("rope shapes taps",                       "torch"),
     "layers":     ("attention config shapes taps",           "torch"),
     "initial":    ("shapes",                                 "torch"),
-    "variants":   ("attention config layers taps",           "torch"),
+    "variants":   ("attention config layers shapes taps",    "torch"),
     "model":      ("attention config initial layers shapes taps variants", "torch"),
     "fast":       ("attention layers model rope shapes taps", "numpy torch"),
     "words":      ("shapes",                                 ""),
@@ -51,6 +51,7 @@ TABLE = {
     "cli":        ("*",                                      "*"),
     "cli_train":  (LIBRARY,                                  "*"),
     "cli_bench":  (LIBRARY + " plots",                       "*"),
+    "cli_compare": (LIBRARY + " probes",                     "*"),
     "__main__":   ("*",                                      "*"),
     "__init__":   ("",                                       ""),
     "*":          (LIBRARY,                                  "*"),
@@ -59,7 +60,9 @@ TABLE = {
 # Packages with one home each, whatever the table says.
 HOMES = {"matplotlib": "plots", "PIL": "plots", "ipywidgets": "widgets", "IPython": "widgets"}
 
-MAY_PRINT = ("cli.py", "cli_train.py", "cli_bench.py", "__main__.py", "lessons/*")
+MAY_PRINT = (
+    "cli.py", "cli_train.py", "cli_bench.py", "cli_compare.py", "__main__.py", "lessons/*",
+)  # fmt: skip
 AT_THE_TOP = {
     "pyproject.toml", "README.md", "environment.yml", "LICENSE", "notebooks", "tiny_lm", "tests",
 }  # fmt: skip

@@ -427,7 +427,7 @@ def test_norm_errors(norm, call, message):
 
 
 def test_norms_by_name():
-    assert dict(NORMS) == {"rms": RMSNorm, "layer": LayerNorm}
+    assert NORMS["rms"] is RMSNorm and NORMS["layer"] is LayerNorm
 
 
 # SwiGLU

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from tiny_lm import cli_bench, cli_train
+from tiny_lm import cli_bench, cli_compare, cli_train
 
 PROMPT = "The capital of France is"
 
@@ -69,6 +69,8 @@ def _parser() -> Parser:
     verb.set_defaults(run=_generate)
 
     cli_train.add(verbs.add_parser("train", help="train a small model, with its floor beside it"))
+
+    cli_compare.add(verbs.add_parser("compare", help="every design of chapter 09, measured"))
 
     verb = verbs.add_parser("inspect", help="what a text does inside a model, and what is odd")
     verb.add_argument("model", metavar="NAME|PATH", help=model)

@@ -7,9 +7,12 @@ from math import cos, inf, pi
 
 from tiny_lm.shapes import fail
 
-NORM_NAMES = ("rms", "layer")
+NORM_NAMES = ("rms", "layer", "rms_pure", "rms_offset", "rms_floor", "dyt")
 SIZE_NAMES = ("vocab_size", "max_len", "n_layers", "d_model", "n_heads", "n_kv_heads", "d_ff")
-ORDER_NAMES = ("pre", "post", "plain", "bare", "sandwich", "deepnorm", "rezero")
+ORDER_NAMES = (
+    "pre", "post", "plain", "bare", "sandwich", "deepnorm", "rezero",
+    "parallel", "layerscale", "inverse_root", "embed_norm", "qk_norm", "hyper",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,8 +22,8 @@ class ModelConfig:
     `norm_eps` is in units of x² and reaches every norm of the model. `n_kv_heads` is the number
     of key/value heads; None means as many as `n_heads`. `order` says where the norms stand: "pre"
     inside the branch, "post" after the addition, "plain" without a direct path; the rest is in
-    `tiny_lm.variants`. `tied` reuses the embedding as the output matrix. Raises ValueError for
-    sizes that do not fit together.
+    `tiny_lm.variants`, and so are more norms. `tied` reuses the embedding as the output matrix.
+    Raises ValueError for sizes that do not fit together.
     """
 
     vocab_size: int = 256

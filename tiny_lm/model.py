@@ -11,7 +11,7 @@ from tiny_lm.initial import draw
 from tiny_lm.layers import NORMS
 from tiny_lm.shapes import expect_width, fail, shape_of
 from tiny_lm.taps import Tap, ignore, under
-from tiny_lm.variants import ORDERS
+from tiny_lm.variants import stack
 
 __all__ = ["ModelConfig", "TinyLM"]
 
@@ -32,7 +32,7 @@ class TinyLM(nn.Module):
         super().__init__()
         self.config = config
         self.embedding = nn.Embedding(config.vocab_size, config.d_model)
-        self.blocks = nn.ModuleList(ORDERS[config.order](config) for _ in range(config.n_layers))
+        self.blocks = stack(config)
         self.norm_final = NORMS[config.norm](config.d_model, eps=config.norm_eps)
         self.output = (
             None if config.tied else nn.Linear(config.d_model, config.vocab_size, bias=False)

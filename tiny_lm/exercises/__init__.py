@@ -18,6 +18,7 @@ from typing import Any
 from tiny_lm.exercises import (
     block,
     depth,
+    designs,
     epsilon,
     gradients,
     inside,
@@ -36,7 +37,7 @@ from tiny_lm.shapes import fail
 __all__ = ["EXERCISES", "Exercise", "Verdict", "check", "hint", "progress"]
 
 _MODULES = (residual, rms, gradients, epsilon, block, museum, depth, training, inside)
-_MODULES += (operating, real)
+_MODULES += (operating, real, designs)
 _FOUND = {exercise.name: exercise for module in _MODULES for exercise in module.EXERCISES}
 EXERCISES: dict[str, Exercise] = {name: _FOUND[name] for name in ORDER}
 SOLUTION = "# @title Solution"  # how a solution cell begins

@@ -1,7 +1,7 @@
 """The exercises in the order of the book."""
 
 CHAPTERS = {
-    0: ("add_vectors"),
+    0: "add_vectors",
     1: (
         "residual_add ledger minus_half dead_slope residual_gradient gradient_factor overflow "
         "turned opposition swallowed"
@@ -19,12 +19,13 @@ CHAPTERS = {
         "swiglu block_forward around zero_branches leaky_attention leaks museum fold_gain "
         "model_parameters"
     ),
-    5: ("two_laws largest_gain output_scale ruling same_directions mean_path first_step"),
-    6: ("small_entropy perplexity untrained next_token learning_rate decays safe_rate"),
+    5: "two_laws largest_gain output_scale ruling same_directions mean_path first_step",
+    6: "small_entropy perplexity untrained next_token learning_rate decays safe_rate",
     7: (
         "write_share decisive_write lens_entropy remove_at silent_write share_and_drop "
         "exact_surgery"
     ),
-    8: ("massive_places what_is_left feels_eps safe_row text_perplexity cached_work"),
+    8: "massive_places what_is_left feels_eps safe_row text_perplexity cached_work",
+    9: "floor dyt largest_score apart whole_step defend",
 }
 ORDER = [name for names in CHAPTERS.values() for name in names.split()]

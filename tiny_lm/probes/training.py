@@ -35,6 +35,7 @@ class Run:
     rate stays as it is after `warmup` steps.
     """
 
+    norm: str = "rms"
     order: str = "pre"
     blocks: int = 4
     init: str = "fan_in"
@@ -56,8 +57,8 @@ def with_seeds(run: Run) -> list[Run]:
     return [replace(run, seed=seed) for seed in SEEDS]
 
 
-def losses(run: Run) -> list[float]:
-    """The loss of every step, in nats; it ends early when a number is not finite."""
+def model_of(run: Run) -> TinyLM:
+    """The model of a run, before its first step."""
     config = ModelConfig(
         vocab_size=32,
         max_len=16,
@@ -65,6 +66,7 @@ def losses(run: Run) -> list[float]:
         d_model=32,
         n_heads=2,
         d_ff=64,
+        norm=run.norm,
         order=run.order,
         tied=False,
     )
@@ -72,6 +74,11 @@ def losses(run: Run) -> list[float]:
     if run.embedding is not None:
         with torch.no_grad():
             model.embedding.weight *= run.embedding / model.embedding.weight.std()
+    return model
+
+
+def losses(run: Run, model: TinyLM | None = None) -> list[float]:
+    """The loss of every step, in nats; it ends early when a number is not finite."""
     plan = TrainConfig(
         steps=run.steps,
         batch=16,
@@ -82,12 +89,12 @@ def losses(run: Run) -> list[float]:
         eval_every=run.steps,
         eval_rows=1,
     )
-    return train(model, Letters(run.seed), plan).loss
+    return train(model or model_of(run), Letters(run.seed), plan).loss
 
 
-def result(run: Run) -> float:
+def result(run: Run, model: TinyLM | None = None) -> float:
     """The mean loss of the last 20 steps, in nats; infinite for a run that blew up."""
-    found = losses(run)
+    found = losses(run, model)
     mean = sum(found[-LAST:]) / LAST if len(found) == run.steps else inf
     return mean if mean < 2 * LN_V else inf
 

@@ -1,4 +1,4 @@
-"""Blocks of other designs. Each does what the taught block does, but for what its name says."""
+"""Blocks whose norms stand elsewhere, or nowhere."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from tiny_lm.attention import KVCache
 from tiny_lm.config import ModelConfig
-from tiny_lm.layers import BLOCKS, NORMS, PostNormBlock, TransformerBlock, residual_add
+from tiny_lm.layers import NORMS, PostNormBlock, TransformerBlock, residual_add
 from tiny_lm.taps import Tap, ignore
 
 
@@ -93,11 +93,3 @@ class ReZeroBlock(BareBlock):
         h = tap("resid.attn", residual_add(x, self.fade1 * self.attention(x, cache=cache, tap=tap)))
         h = tap("norm.ffn", h)
         return tap("resid.ffn", residual_add(h, self.fade2 * self.ffn(h)))
-
-
-ORDERS: dict[str, type[TransformerBlock]] = BLOCKS | {
-    "bare": BareBlock,
-    "sandwich": SandwichBlock,
-    "deepnorm": DeepNormBlock,
-    "rezero": ReZeroBlock,
-}
