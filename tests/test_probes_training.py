@@ -53,9 +53,11 @@ def test_each_setting_of_the_rate_changes_the_later_losses(change):
 
 
 def test_a_run_that_blows_up_is_infinitely_bad(monkeypatch):
-    monkeypatch.setattr(training, "losses", lambda run: [3.0] * 24)  # stopped at step 24 of 25
+    monkeypatch.setattr(
+        training, "losses", lambda run, model: [3.0] * 24
+    )  # stopped at step 24 of 25
     assert training.result(SHORT) == inf
-    monkeypatch.setattr(training, "losses", lambda run: [1e6] * 25)
+    monkeypatch.setattr(training, "losses", lambda run, model: [1e6] * 25)
     assert training.result(SHORT) == inf
 
 

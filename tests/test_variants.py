@@ -234,6 +234,9 @@ def test_only_the_first_block_norms_the_embedding():
     with torch.no_grad():
         model(tokens, tap=seen)
     assert [name for name in seen if name.endswith("norm.embed")] == ["blocks.0.norm.embed"]
+    assert [name for name, _ in model.named_parameters() if "norm0" in name] == [
+        "blocks.0.norm0.scale"
+    ]
     assert float(seen["blocks.0.norm.embed"].square().mean()) == pytest.approx(1, rel=1e-12)
 
 

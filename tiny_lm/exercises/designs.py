@@ -169,13 +169,13 @@ EXERCISES = (
         minutes=15,
         reference={"norm": "rms", "order": "deepnorm", "init": "fan_in"},
         wrong={
-            "Pre-norm with quiet branches is quiet at the start, but its blocks do not learn at "
-            "the same pace: what a late norm divides by is larger.": {
-                "order": "pre",
-                "init": "scaled_fan_in",
-            },
-            "At this depth and with these weights, post-norm's gradients explode on the way down "
-            "(chapter 05), and the first steps are wasted.": {"order": "post", "init": "fan_in"},
+            "Each branch adds as much as is there: the stream grows with depth, and with it what "
+            "the norms of late blocks divide by.": {"order": "pre", "init": "fan_in"},
+            "Small enough, but the blocks do not learn at the same pace: in pre-norm, and in "
+            "post-norm too, late blocks get the shorter gradients. Look for a design in which all "
+            "are alike.": {"order": "pre", "init": "scaled_fan_in"},
+            "Even and quiet, but six steps do not get it going: an embedding as small as the other "
+            "weights drowns in what the branches write.": {"order": "pre", "init": "gpt2"},
             "In ReZero's first step only the two fades of a block have a gradient, and how long "
             "it is, is chance. It learns fast, but it does not meet the first condition.": {
                 "order": "rezero",
@@ -187,7 +187,7 @@ EXERCISES = (
             },
         },
         hints=[
-            "Section 4: which designs keep the gradients of all blocks alike? The first condition "
+            "Section 5: which designs keep the gradients of all blocks alike? The first condition "
             "leaves few of them.",
             "Quiet branches, or a louder direct path; and the embedding must not drown.",
         ],
