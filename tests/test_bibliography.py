@@ -12,7 +12,7 @@ from execute_notebooks import NOTEBOOKS
 PACKAGE = Path(__file__).parents[1] / "tiny_lm"
 ARXIV = re.compile(r"\b(?:0[7-9]|1\d|2[0-6])(?:0[1-9]|1[0-2])\.\d{4,5}\b")
 LINK = re.compile(r"\[(\d\d)\]\((\d\d_\w+\.ipynb)\)(?:: ([^;]+?))?(?=;|\.$|\)$)")
-FILE = re.compile(r"`([a-z_]+(?:/[a-z_]+)*\.py)`")
+FILE = re.compile(r"\. `((?:\w+/)*\w+\.py)`: .+\.$")
 ENTRY = re.compile(r"^- (?P<who>.+?), \*(?P<title>.+)\*, (?P<year>\d{4}), (?P<where>.+?)\. [\[`]")
 TERM = re.compile(r"^- \*\*(?P<term>.+?)\*\*: .+ \(\[(\d\d)\]\((?P<file>\S+\.ipynb)\)\)$")
 
