@@ -271,7 +271,7 @@ def test_the_report_is_equal_when_the_same_conditions_fail():
     assert good.failed == () and defence.Report(good) == defence.Report(replace(good, loss=2.0))
     bad = replace(good, loss=3.5)
     assert bad.failed == ("loss",) and defence.Report(bad) != defence.Report(good)
-    assert "not met: loss" in defence.Report(bad) and "3.5" in defence.Report(bad)
+    assert "not met: 3 (loss)" in defence.Report(bad) and "3.5" in defence.Report(bad)
     assert replace(good, gap=float("nan")).failed == ("gap",)
     assert len({defence.Report(good), defence.Report(replace(good, loss=2.0))}) == 1
 

@@ -61,15 +61,15 @@ EXERCISES = (
         title="A floor instead of a sum",
         difficulty=2,
         minutes=4,
-        reference=sqrt(1e-6 / 1e-5),
+        reference=sqrt(4e-6 / 1e-5),
         wrong={
-            "That is the sum inside the root, 0.001 / √(1e-6 + 1e-5). A floor takes the larger of "
-            "the two, not both.": 1e-3 / sqrt(1.1e-5),
-            "The floor counts: the mean square 1e-6 is below eps.": 1.0,
-            "eps is in units of x²: its root stands below, not eps itself.": 1e-3 / 1e-5,
-            "That is the mean square of what comes out. Take the root.": 0.1,
+            "That is the sum inside the root, 0.002 / √(4e-6 + 1e-5). A floor takes the larger of "
+            "the two, not both.": 2e-3 / sqrt(1.4e-5),
+            "The floor counts: the mean square 4e-6 is below eps.": 1.0,
+            "eps is in units of x²: its root stands below, not eps itself.": 2e-3 / 1e-5,
+            "That is the mean square of what comes out. Take the root.": 0.4,
         },
-        hints=["Which is larger, mean(x²) = 1e-6 or eps = 1e-5? Divide 0.001 by the root of it."],
+        hints=["Which is larger, mean(x²) = 4e-6 or eps = 1e-5? Divide 0.002 by the root of it."],
         rtol=2e-3,
     ),
     Exercise(
@@ -130,6 +130,9 @@ EXERCISES = (
             ([1.20, 1.30, 1.40], [1.21, 1.35, 1.36]),
             ([1.30, 1.30, 1.33], [1.36, 1.41, 1.42]),
             ([1.42, 1.30, 1.31], [1.40, 1.40, 1.45]),
+            ([1.40, 1.50, 1.60], [1.42, 1.54, 1.655]),
+            ([1.40, 1.50, 1.60], [1.44, 1.56, 1.685]),
+            ([1.60, 1.40, 1.50], [1.45, 1.64, 1.56]),
         ],
         wrong={
             "The two intervals may overlap and the differences still be clear: take the "
@@ -139,6 +142,14 @@ EXERCISES = (
             ),
             "Which mean is lower says nothing yet: noise has a mean too.": _apart_by(0.0, _paired),
             "One seed decides nothing.": _first_seed,
+            "The mean of three varies less than one of them: divide the deviation by √3.": (
+                _apart_by(4.303 * sqrt(3), _paired)
+            ),
+            "`stdev` divides by n − 1, `pstdev` by n: with three it makes the interval too "
+            "narrow.": _apart_by(4.303 * sqrt(2 / 3), _paired),
+            "Sorting breaks the pairs: which two losses have the same seed?": (
+                lambda ours, theirs: _apart(sorted(ours), sorted(theirs))
+            ),
         },
         hints=[
             "The three differences ours − theirs; their mean; 4.303 · stdev / √3 to either side.",
@@ -169,19 +180,27 @@ EXERCISES = (
         minutes=15,
         reference={"norm": "rms", "order": "deepnorm", "init": "fan_in"},
         wrong={
-            "Each branch adds as much as is there: the stream grows with depth, and with it what "
-            "the norms of late blocks divide by.": {"order": "pre", "init": "fan_in"},
-            "Small enough, but the blocks do not learn at the same pace: in pre-norm, and in "
-            "post-norm too, late blocks get the shorter gradients. Look for a design in which all "
-            "are alike.": {"order": "pre", "init": "scaled_fan_in"},
-            "Even and quiet, but six steps do not get it going: an embedding as small as the other "
-            "weights drowns in what the branches write.": {"order": "pre", "init": "gpt2"},
+            "In pre-norm with fan-in weights, for one, each branch adds as much as is there: the "
+            "stream grows with depth, and with it what the norms of late blocks divide by.": {
+                "order": "pre",
+                "init": "fan_in",
+            },
+            "Small enough, but the blocks do not learn at the same pace, and six steps do not get "
+            "all of them going. Section 5: in which designs are the gradients alike?": {
+                "order": "pre",
+                "init": "scaled_fan_in",
+            },
+            "Even and quiet, but six steps do not get it going. In pre-norm with gpt2's weights, "
+            "for one, a small embedding drowns in what the branches write.": {
+                "order": "pre",
+                "init": "gpt2",
+            },
             "In ReZero's first step only the two fades of a block have a gradient, and how long "
             "it is, is chance. It learns fast, but it does not meet the first condition.": {
                 "order": "rezero",
                 "init": "fan_in",
             },
-            "Without norms 24 blocks do not even get through the first step.": {
+            "Without norms, 24 blocks of fan-in weights do not even get through the first step.": {
                 "order": "bare",
                 "init": "fan_in",
             },

@@ -117,12 +117,17 @@ def _gap(model: torch.nn.Module, tokens: Tensor) -> float:
     return float(gap) if isfinite(gap) else inf
 
 
+CONDITIONS = {"spread": "1 (gradients)", "entry": "2 (entries)", "loss": "3 (loss)"}
+CONDITIONS |= {"gap": "4 (float16)"}
+
+
 def _words(found: Defence) -> str:
     numbers = (
         f"gradients of the blocks apart by a factor of {found.spread:.2g} (at most "
         f"{MOST_SPREAD:g}), largest entry {found.entry:.2g} (at most {MOST_ENTRY:g}), loss after "
-        f"{STEPS} steps {found.loss:.1f} (at most {MOST_LOSS:g}), float16 off by {found.gap:.1g} "
+        f"{STEPS} steps {found.loss:.2f} (at most {MOST_LOSS:g}), float16 off by {found.gap:.1g} "
         f"(at most {MOST_GAP:g})"
     )
-    verdict = f"not met: {', '.join(found.failed)}" if found.failed else "meets the specification"
+    missed = ", ".join(CONDITIONS[name] for name in found.failed)
+    verdict = f"not met: {missed}" if missed else "meets the specification"
     return f"{verdict}. Measured: {numbers}"
