@@ -55,7 +55,7 @@ def test_the_same_source_gives_the_same_bytes(tmp_path):
     second = {path.name: path.read_bytes() for path in release(tmp_path / "b")}
     assert first == second
     package = packed(ROOT / "tiny_lm")
-    assert len(package) < 600_000  # of which the trained model is 210,000; megabytes are too much
+    assert len(package) < 800_000  # of which the trained model is 210,000; megabytes are too much
     names = zipfile.ZipFile(io.BytesIO(package)).namelist()
     assert {"tiny_lm/data/stories.safetensors", "tiny_lm/exercises/texts/rms.md"} <= set(names)
     assert not [name for name in names if "__pycache__" in name]

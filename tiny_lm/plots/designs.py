@@ -38,10 +38,10 @@ class MeasurePicture(Picture):
         for row, (title, span) in enumerate(spans.items()):
             low, middle, high = span
             there = all(map(isfinite, span)) and (middle > 0 or not measure.is_log)
-            chosen = {numbers.first: (BLUE, "o"), numbers.second: (ORANGE, "s")}
-            colour, marker = chosen.get(title, (GREY, "o"))
-            self.bars[row].set(color=colour)
-            self.dots[row].set(color=colour, marker=marker)
+            chosen = {numbers.first: (BLUE, "o", 10), numbers.second: (ORANGE, "s", 9)}
+            colour, marker, size = chosen.get(title, (GREY, "o", 6))
+            self.bars[row].set(color=colour, linewidth=size / 2)
+            self.dots[row].set(color=colour, marker=marker, markersize=size)
             self.bars[row].set_data([low, high] if there else [], [row, row] if there else [])
             self.dots[row].set_data([middle] if there else [], [row] if there else [])
         lost = [row for row, span in enumerate(spans.values()) if not self._fits(measure, span)]
