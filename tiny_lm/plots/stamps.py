@@ -51,7 +51,7 @@ class Stamps:
 
     def _stamp(self, text: Text) -> Stamp:
         look = (text.get_text(), text.get_color(), text.get_alpha(), text.get_rotation())
-        look += (text.get_fontproperties(), text.get_ha(), text.get_va(), text.get_linespacing())
+        look += (text.get_fontproperties(), text.get_ha(), text.get_va())
         if look not in self._kept:
             if len(self._kept) >= MOST:
                 self._kept.clear()
