@@ -13,11 +13,11 @@ import ipywidgets
 import numpy as np
 import pytest
 import torch
-from llama_writers import small_model
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
 import tiny_lm.widgets
+from tiny_lm.model import ModelConfig, TinyLM
 from tiny_lm.probes import streams
 from tiny_lm.widgets.controls import NumberControl, ScaleControl
 from tiny_lm.widgets.lab import WIDGET_MIME
@@ -25,7 +25,8 @@ from tiny_lm.widgets.lab import WIDGET_MIME
 
 def recording():
     """A text in a small model, with a row that float16 cannot square."""
-    model = small_model()
+    sizes = {"vocab_size": 50, "n_layers": 3, "d_model": 16, "d_ff": 32}
+    model = TinyLM(ModelConfig(**sizes), init="fan_in").eval()
     with torch.no_grad():
         model.embedding.weight[3] *= 5000.0
     return streams.read(model, [3, 1, 4, 1, 5])
