@@ -104,11 +104,9 @@ def machine(device: str) -> str:
     """Where the numbers come from: processor, cores, system and versions."""
     import torch
 
-    name = platform.processor() or platform.machine()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        lines = cpuinfo.read_text(encoding="utf-8").splitlines()
-        name = next((line.split(": ")[1] for line in lines if line.startswith("model name")), name)
+    from tiny_lm.bench.contest import processor
+
+    name = processor()
     if device == "cuda":
         name = f"{torch.cuda.get_device_name()} beside {name}"
     where = f"{name}, {os.cpu_count()} cores, {torch.backends.cpu.get_cpu_capability()}"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from pathlib import Path
 from random import Random
 from statistics import median
 
@@ -82,6 +84,14 @@ def run(
         if progress:
             progress()
     return Result(contest, seconds)
+
+
+def processor() -> str:
+    """This machine's processor by its full name, where the system gives it."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return models[0] if models else platform.processor() or platform.machine()
 
 
 def missing(packages: Iterable[str]) -> Iterator[str]:

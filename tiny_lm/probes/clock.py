@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from statistics import median
 
 import torch
+
+from tiny_lm.bench.contest import processor
 
 
 def in_turns(
@@ -41,11 +41,5 @@ def machine(device: str = "cpu") -> str:
     """What the times were taken on: processor, threads and torch's version."""
     if device != "cpu":
         return f"{torch.cuda.get_device_name(device)}, torch {torch.__version__}"
-    name = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        lines = info.read_text(encoding="utf-8").splitlines()
-        models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-        name = models[0] if models else name
     threads = torch.get_num_threads()
-    return f"{name}, {threads} thread{'s' * (threads > 1)}, torch {torch.__version__}"
+    return f"{processor()}, {threads} thread{'s' * (threads > 1)}, torch {torch.__version__}"
