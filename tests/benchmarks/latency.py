@@ -3,8 +3,9 @@
 python tests/benchmarks/latency.py                 needs Chromium; takes some minutes
 python tests/benchmarks/latency.py epsilon.law     some labs only
 
-Each lab's first slider is moved by an arrow key. The time runs from the key's arrival in the page
-to the first frame in which the picture is another one and fully decoded. A frame is blank when
+Each lab's first slider is moved by an arrow key; where there is none, its first menu or its first
+box. The time runs from the key's (or the choice's) arrival in the page to the first frame in which
+the picture is another one and fully decoded. A frame is blank when
 there is no decoded picture in it; the page jumps when the lab's own place moves.
 """
 
@@ -20,10 +21,12 @@ import nbformat
 TESTS = Path(__file__).parents[1]
 sys.path[:0] = [str(TESTS / "browser"), str(TESTS)]
 from conftest import chromium, jupyterlab  # noqa: E402
+from playwright.sync_api import TimeoutError  # noqa: E402
 from test_jupyterlab import open_notebook, run_all  # noqa: E402
 from test_widgets import all_labs  # noqa: E402
 
-MOVABLE = ".jp-OutputArea-output:has([role=slider])"  # interact's picture has no words to it
+HANDLES = ("[role=slider]", "select", "input[type=checkbox]")  # the first of these that is there
+MOVABLE = f".jp-OutputArea-output:has({', '.join(HANDLES)})"  # interact's picture has no words
 
 MOVES, WARM_UP = 15, 3
 LAB = """
@@ -52,13 +55,13 @@ def draw(**moved):
     display(Anew(lab.probe(**lab.values)).figure)
 """
 # Watches one lab frame by frame: when its picture changed, how often it was blank or elsewhere.
-WATCH = """(lab) => {
+WATCH = """([lab, handle]) => {
     const state = window.watched = {blank: 0, jump: 0, times: []};
-    const handle = lab.querySelector('[role=slider]');
     const picture = () => lab.querySelector('img');
     const top = lab.getBoundingClientRect().top;
     let source = picture().src, start = null;
-    handle.addEventListener('keydown', () => { start = performance.now(); }, true);
+    const moved = handle.role === 'slider' ? 'keydown' : 'change';
+    handle.addEventListener(moved, () => { start = performance.now(); }, true);
     const look = () => {
         const image = picture();
         if (!image || !image.complete || !image.naturalWidth) state.blank += 1;
@@ -90,7 +93,10 @@ def main() -> None:
             print(f"{'':24}{'median':>8}{'95 %':>6}{'median':>10}{'95 %':>6}", end="")
             print(f"{'x faster':>10}{'blank frames':>14}{'jump, px':>10}")
             for name in labs:
-                show(page, url, name)
+                try:
+                    show(page, url, name)
+                except TimeoutError:
+                    print(f"{name:24}no other picture within 10 s", flush=True)
 
 
 def save(code, path):
@@ -117,17 +123,17 @@ def show(page, url, name):
 
 def measure(page, lab):
     """Milliseconds of each move, frames without a picture, and how far the lab moved."""
-    slider = lab.locator("[role=slider]").first
-    slider.scroll_into_view_if_needed()
-    slider.focus()
+    lab.locator(", ".join(HANDLES)).first.wait_for()
+    kind = next(kind for kind in HANDLES if lab.locator(kind).count())
+    handle = lab.locator(kind).first
+    handle.scroll_into_view_if_needed()
+    handle.focus()
     page.wait_for_timeout(300)
-    keys = ["ArrowRight", "ArrowLeft"]
-    if slider.get_attribute("aria-valuenow") == slider.get_attribute("aria-valuemax"):
-        keys.reverse()
-    lab.evaluate(WATCH)
+    turn = turner(page, kind, handle)
+    page.evaluate(WATCH, [lab.element_handle(), handle.element_handle()])
     times = []
     for move in range(WARM_UP + MOVES):
-        page.keyboard.press(keys[move % 2])
+        turn(move)
         page.wait_for_function(
             "n => watched.times.length > n", arg=move, timeout=10_000, polling=20
         )
@@ -135,6 +141,20 @@ def measure(page, lab):
     seen = page.evaluate("() => { cancelAnimationFrame(watched.frame); return watched }")
     times = seen["times"][WARM_UP:]
     return times, seen["blank"], seen["jump"]
+
+
+def turner(page, kind, handle):
+    """What moves a control by one step at even moves, and back again at odd ones."""
+    if kind == "[role=slider]":
+        keys = ["ArrowRight", "ArrowLeft"]
+        if handle.get_attribute("aria-valuenow") == handle.get_attribute("aria-valuemax"):
+            keys.reverse()
+        return lambda move: page.keyboard.press(keys[move % 2])
+    if kind == "select":
+        first, options = handle.evaluate("menu => [menu.selectedIndex, menu.length]")
+        other = first + 1 if first + 1 < options else first - 1
+        return lambda move: handle.select_option(index=(other, first)[move % 2])
+    return lambda move: handle.click()
 
 
 if __name__ == "__main__":
