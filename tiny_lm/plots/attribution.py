@@ -8,6 +8,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
+from matplotlib.transforms import offset_copy
 
 from tiny_lm.plots.picture import BLACK, BLUE, GREY, ORANGE, RED, Picture, number, y_limits
 
@@ -48,8 +49,9 @@ class LedgerPicture(Picture):
         shares.axhline(0, color=BLACK, lw=0.8)
         self.shares = shares.bar(places, [0.0] * len(names), color=colours)
         self.total = shares.axhline(0, color=RED, ls="--", lw=1.5)
+        above = offset_copy(shares.transData, self.figure, y=2, units="points")
         self.numbers = [
-            shares.annotate("", (i, 0), (0, 2), textcoords="offset points", ha="center", fontsize=8)
+            shares.text(i, 0, "", transform=above, ha="center", fontsize=8)
             for i in (places if len(names) <= NAMED else ())
         ]
         parts = [Patch(color=colour, label=part) for part, colour in PARTS.items()]
@@ -79,7 +81,7 @@ class LedgerPicture(Picture):
             self.sizes[i].set_ydata([max(entry.size, SMALLEST)])
             self.cosines[i].set_height(entry.cosine)
         for i, text in enumerate(self.numbers):
-            text.xy = (i, max(reached[i : i + 2]))
+            text.set_position((i, max(reached[i : i + 2])))
             text.set_text(number(found.entries[i].share))
         self.total.set_ydata([found.logit] * 2)
         self.stream.set_ydata([entry.stream for entry in found.entries])

@@ -16,7 +16,6 @@ from tiny_lm.plots.picture import (
     Picture,
     number,
     vector,
-    y_limits,
 )
 
 
@@ -83,6 +82,9 @@ class GainPicture(Picture):
         )
 
 
+SHARES = (-1.0, -0.5, 0.0, 0.5, 1.0)  # of the height of the first axes
+
+
 class ScaleShiftPicture(Picture):
     """Four entries before and after each norm, next to where the norm put them at the start."""
 
@@ -92,7 +94,6 @@ class ScaleShiftPicture(Picture):
         inputs, rms, layer = self.figure.subplots(1, 3)
         self.figure.get_layout_engine().set(rect=(0.03, 0, 0.97, 1))  # room for ticks like −600
         entries = np.arange(len(numbers.x))
-        self.inputs = inputs
         self.bars = [
             inputs.bar(entries, numbers.x, color=GREY),
             rms.bar(entries, numbers.rms_normed, color=BLUE),
@@ -110,16 +111,22 @@ class ScaleShiftPicture(Picture):
             axes.set_title(title)
             axes.set_xticks(entries, ["x₁", "x₂", "x₃", "x₄"])
             axes.axhline(0, color=BLACK, lw=0.8)
-        return [bar for bars in self.bars for bar in bars]
+        # Words that move, as ticks: other limits would have the whole picture drawn again.
+        inputs.set(ylim=(-1, 1), yticks=SHARES, yticklabels=[])
+        beside = {"transform": inputs.get_yaxis_transform(), "ha": "right", "va": "center"}
+        self.ticks = [inputs.text(-0.06, share, "", **beside) for share in SHARES]
+        return [*(bar for bars in self.bars for bar in bars), *self.ticks]
 
     def update(self, numbers: Any) -> str:
-        heights = (numbers.x, numbers.rms_normed, numbers.layer_normed)
+        largest = max(abs(value) for value in numbers.x)
+        reach = next(r for r in (6, 12, 20, 60, 120, 200, 600) if r > largest)
+        for text, share in zip(self.ticks, SHARES, strict=True):
+            text.set_text(number(share * reach, 0))
+        of_reach = [value / reach for value in numbers.x]
+        heights = (of_reach, numbers.rms_normed, numbers.layer_normed)
         for bars, values in zip(self.bars, heights, strict=True):
             for bar, value in zip(bars, values, strict=True):
                 bar.set_height(value)
-        largest = max(abs(value) for value in numbers.x)
-        reach = next(r for r in (6, 12, 25, 60, 120, 250, 600) if r > largest)
-        y_limits(self.inputs, -reach, reach)
         return (
             f"Times {numbers.factor:.3g}, plus {numbers.offset:.1f}. Largest move of an entry: "
             f"{numbers.rms_change:.4f} after RMSNorm, {numbers.layer_change:.4f} after LayerNorm "

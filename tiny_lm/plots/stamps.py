@@ -15,9 +15,13 @@ MOST = 2_000  # stamps kept; a lab has some dozens
 
 
 class Stamp(NamedTuple):
-    """A word as pixels, and where its lower left corner lies from the place it stands at."""
+    """A word as pixels, and where its lower left corner lies from the place it stands at.
 
-    rgba: np.ndarray  # [height, width, 4]; colours are not multiplied by alpha
+    255 · what is seen = colour + clear · what was there
+    """
+
+    colour: np.ndarray  # [height, width, 3], times its alpha: 0 … 255²
+    clear: np.ndarray  # [height, width, 1], 255 less its alpha
     left: int
     below: int
 
@@ -39,15 +43,20 @@ class Stamps:
             return
         stamp = self._stamp(text)
         x, y = text.get_transform().transform(text.get_position())
-        height, width, _ = stamp.rgba.shape
+        height, width, _ = stamp.colour.shape
         left = round(float(x)) + stamp.left
         top = len(buffer) - (round(float(y)) + stamp.below) - height
         cut_left, cut_top = max(0, -left), max(0, -top)
-        under = buffer[top + cut_top : max(0, top + height), left + cut_left : max(0, left + width)]
-        over = stamp.rgba[cut_top:, cut_left:][: under.shape[0], : under.shape[1]]
-        alpha = over[..., 3:].astype(np.uint16)
-        mixed = over[..., :3] * alpha + under[..., :3] * (255 - alpha)
-        under[..., :3] = (mixed + 127) // 255
+        under = buffer[
+            top + cut_top : max(0, top + height), left + cut_left : max(0, left + width), :3
+        ]
+        here = np.s_[cut_top : cut_top + under.shape[0], cut_left : cut_left + under.shape[1]]
+        mixed = stamp.clear[here] * under  # in 16 bits: at most 255²
+        mixed += stamp.colour[here]
+        mixed += 128
+        mixed += mixed >> 8  # a division by 255, rounded, of whole numbers up to 255²
+        mixed >>= 8
+        under[...] = mixed
 
     def _stamp(self, text: Text) -> Stamp:
         look = (text.get_text(), text.get_color(), text.get_alpha(), text.get_rotation())
@@ -67,4 +76,6 @@ class Stamps:
         renderer = RendererAgg(ceil(box.x1) + 2 - left, ceil(box.y1) + 2 - below, self._dpi)
         word.set_position((-left, -below))
         word.draw(renderer)
-        return Stamp(np.asarray(renderer.buffer_rgba()).copy(), left, below)
+        rgba = np.asarray(renderer.buffer_rgba()).astype(np.uint16)
+        alpha = rgba[..., 3:]
+        return Stamp(rgba[..., :3] * alpha, 255 - alpha, left, below)
