@@ -20,7 +20,7 @@ def out(tmp_path, monkeypatch):
 
 
 def compare(out, *more):
-    return main(["compare", str(out), "--quick", "--designs", "pre", "no_gain", *more])
+    return main(["compare", str(out), "--quick", "--designs", "pre", "rms_pure", *more])
 
 
 def test_the_table_and_the_file(out, capsys):
@@ -29,7 +29,7 @@ def test_the_table_and_the_file(out, capsys):
     assert "RMSNorm without gain" in shown.out and TINY.settings in shown.out
     stored = json.loads(out.read_text())
     assert stored["settings"] == TINY.settings and "torch" in stored["machine"]
-    assert "times pre,no_gain" in stored["results"] and "pre lr=0.003 seed=2" in stored["results"]
+    assert "times pre,rms_pure" in stored["results"] and "pre lr=0.003 seed=2" in stored["results"]
     assert not list(out.parent.glob("*.part"))
 
 

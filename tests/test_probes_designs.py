@@ -224,7 +224,7 @@ def test_what_the_chapter_says_of_the_comparison():
     assert rows["qk_norm"].safe_rate == max(row.safe_rate for row in rows.values()) == 0.3
     for name in ("quiet", "embed_norm"):
         assert compared.told_apart(rows[name].losses, rows["pre"].losses) == "lower"
-    assert compared.told_apart(rows["offset_gain"].losses, rows["pre"].losses) == "not told apart"
+    assert compared.told_apart(rows["rms_offset"].losses, rows["pre"].losses) == "not told apart"
     assert max(rows["deepnorm"].spread) < 2 < 5 < min(rows["pre"].spread)
 
 

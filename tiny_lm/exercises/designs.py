@@ -81,6 +81,10 @@ EXERCISES = (
         reference=_dyt,
         cases=[(_X, 0.5, _SCALE, _SHIFT), (_X, 2.0, _SCALE, _SHIFT), (_X[:1], 0.1, _SCALE, _SHIFT)],
         wrong={
+            "alpha is missing: it says how soon the curve bends.": (
+                lambda x, alpha, scale, shift: scale * torch.tanh(x) + shift
+            ),
+            "The shift is missing.": lambda x, alpha, scale, shift: scale * torch.tanh(alpha * x),
             "alpha stands inside the tanh: it says how soon the curve bends.": (
                 lambda x, alpha, scale, shift: alpha * scale * torch.tanh(x) + shift
             ),
