@@ -1,49 +1,60 @@
 """A number that stands in a sentence of the book is one that is computed beside it.
 
-Looked at are numbers that look like results: with a decimal point, or three digits that count. Each
-must be what a code cell of its section or of the section before says or prints, rounded to the
-digits that the sentence gives (a percentage and its remainder count too); with four digits, what
-any cell of the notebook prints. All others stand in ELSEWHERE, as a value to be rounded or with the
-source that gives them.
+Looked at are numbers that look like results: with a decimal point, a percentage, so many times, or
+three digits that count. Each must be what a code cell of its section or of the section before says
+or prints, rounded to the digits that the sentence gives; with four digits, and in "What to keep"
+and the glossary, what any cell of the notebook does. All others stand in prose_sources.py, as a
+value to be rounded or with the source that gives them.
 """
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
+from prose_sources import ELSEWHERE
 
-BOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
+ROOT = Path(__file__).parents[1]
+BOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 every_book = pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.stem)
-MINUS = str.maketrans("−", "-")
-NUMBER = re.compile(r"-?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?")
-# What is no result: links, years, papers, pull requests and issues by number, code.
+# As Markdown and LaTeX write numbers, and as Python does.
+PLAIN_NUMBERS = [
+    (re.compile(pattern), plain)
+    for pattern, plain in (
+        ("−", "-"),
+        (r"\{,\}", ","),  # 16{,}384
+        (r"(\d) \\cdot 10\^(?:\{(-?\d+)\}|(\d))", r"\1e\2\3"),
+    )
+]
+NUMBER = re.compile(r"-?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?(?:\s?%)?")
+# What is no result: links, years, papers and their sections, reports by number, code, references.
 NO_RESULTS = [
     re.compile(pattern, re.DOTALL)
     for pattern in (
         r"<!--.*?-->",
         r"\]\([^)]*\)",
         r"arXiv\s+\d{4}\.\d{4,5}",
-        r"\b(?:19|20)\d\d\b(?![.\d])",
-        r"(?:pull request|[\w.-]+/[\w.-]+)\s\d+(?:\sand\s\d+)?",
+        r"\b(?:19|20)\d\d\b(?!\.?\d)",
+        r"\b(?:section|Exercise|Solution) \d+\.\d+",
+        r"(?:pull request|issue|report|[\w.-]+/[\w.-]+)\s\d+(?:\sand\s\d+)?",
         r"version \d[\d.]*|torch \d[\d.]*",
-        r"[A-Za-z]\w*-\d[\d.]*\w*",  # SmolLM2-135M
+        r"\b[A-Za-z]\w*-\d[\d.]*\w*",  # SmolLM2-135M
+        r"^## References.*",
     )
 ]
-# By chapter: what a number of the text is, as a value that rounds to it, or who says so.
-ELSEWHERE: dict[str, dict[str, float | str]] = {
-    "01": {"1.0078": 1 + 2**-7},
-    "03": {
-        "5.8986": "llama.cpp pull request 2374",
-        "5.8283": "llama.cpp pull request 2374",
-    },
-}
+SUMS_UP = re.compile(r"## (?:What to keep|Glossary)")
 
 
 def values(text):
-    """All numbers of a text, as floats."""
-    plain = text.translate(MINUS).replace("_", "").replace(",", "")
-    return {float(found) for found in re.findall(r"\d+(?:\.\d+)?(?:e[-+]?\d+)?", plain)}
+    """All numbers of a text, as floats; a percentage also as a part of 1."""
+    plain = text.replace("_", "").replace(",", "")
+    found = re.findall(r"(\d+(?:\.\d+)?(?:e[-+]?\d+)?)(\s?%)?", plain)
+    return {float(n) for n, _ in found} | {float(n) / 100 for n, percent in found if percent}
+
+
+def source(cell):
+    return "".join(cell["source"])
 
 
 def computed(cells):
@@ -52,7 +63,7 @@ def computed(cells):
     for cell in cells:
         if cell["cell_type"] != "code":
             continue
-        found |= values("".join(cell["source"]))
+        found |= values(source(cell))
         for output in cell["outputs"]:
             found |= values("".join(output.get("text", "")))
             for kind, text in output.get("data", {}).items():
@@ -61,16 +72,17 @@ def computed(cells):
     return sorted(found)
 
 
-def results(cell):
-    """The numbers of a text cell that look like results, as written, without their sign."""
-    text = "".join(cell["source"]).translate(MINUS)
+def results(text):
+    """The numbers of a text that look like results, as written, without their sign."""
+    for pattern, plain in PLAIN_NUMBERS:
+        text = pattern.sub(plain, text)
     for pattern in NO_RESULTS:
         text = pattern.sub(" ", text)
     for match in NUMBER.finditer(text):
-        number = match.group().lstrip("-").replace(",", "")
-        digits = number.partition("e")[0].replace(".", "").strip("0")
-        whole = "." not in number
-        if digits and not (whole and (len(digits) < 3 or is_power_of_two(number))):
+        number = re.sub(r"^-|[,\s]", "", match.group())
+        digits = re.split("[e%]", number)[0].replace(".", "").strip("0")
+        measured = "." in number or "%" in number or text.startswith(" times", match.end())
+        if digits and (measured or (len(digits) > 2 and not is_power_of_two(number))):
             yield number
 
 
@@ -79,28 +91,37 @@ def is_power_of_two(number):
 
 
 def is_among(number, known):
-    """Whether a known number, or its percentage or remainder, rounds to this one."""
-    want = float(number)
-    mantissa, _, power = number.partition("e")
+    """Whether a known number rounds to this one; to a percentage, also a part of 1."""
+    want = float(number.rstrip("%"))
+    mantissa, _, power = number.rstrip("%").partition("e")
     step = 10.0 ** (int(power or 0) - len(mantissa.partition(".")[2]))
     half = 0.5 * step * (1 + 1e-9) + 1e-12 * want
     for k in known:
-        forms = [k, k / 100] if k <= 100 else [k]
-        if k < 1:
-            forms += [100 * k, 100 * (1 - k)]
-        if any(abs(form - want) <= half for form in forms):
+        if abs(k - want) <= half or ("%" in number and k < 1 and abs(100 * k - want) <= half):
             return True
     return False
 
 
-def sections(book):
+def sections(cells):
     """The cells of a notebook, cut before each heading of the second level."""
     parts = [[]]
-    for cell in json.loads(book.read_text("utf-8"))["cells"]:
-        if cell["cell_type"] == "markdown" and re.search(r"^## ", "".join(cell["source"]), re.M):
+    for cell in cells:
+        if cell["cell_type"] == "markdown" and re.search(r"^## ", source(cell), re.M):
             parts.append([])
         parts[-1].append(cell)
     return parts
+
+
+@cache
+def cells_of(book):
+    return json.loads(book.read_text("utf-8"))["cells"]
+
+
+@cache
+def computed_in(chapter):
+    """What any cell of a chapter says or prints."""
+    (book,) = (book for book in BOOKS if book.stem.startswith(chapter))
+    return computed(cells_of(book))
 
 
 def claims(book):
@@ -108,20 +129,30 @@ def claims(book):
 
     -> (number, is_computed(number))
     """
-    parts, before = sections(book), []
-    everywhere = computed([cell for part in parts for cell in part])
-    for part in parts:
-        here = computed(part)
+    everywhere, before = computed_in(book.stem[:2]), []
+    for part in sections(cells_of(book)):
+        text = [source(cell) for cell in part if cell["cell_type"] == "markdown"]
+        here = everywhere if any(map(SUMS_UP.match, text)) else computed(part)
         near = here + before
 
         def is_computed(number, near=near):
-            digits = number.partition("e")[0].replace(".", "").lstrip("0")
+            digits = re.split("[e%]", number)[0].replace(".", "").lstrip("0")
             return is_among(number, near) or (len(digits) > 3 and is_among(number, everywhere))
 
-        for cell in part:
-            if cell["cell_type"] == "markdown":
-                yield from ((number, is_computed) for number in results(cell))
+        for number in (number for piece in text for number in results(piece)):
+            yield number, is_computed
         before = here
+
+
+def is_from(origin, number, book):
+    """Whether what prose_sources says of a number holds."""
+    if not isinstance(origin, str):
+        return is_among(number, [origin])
+    if chapter := re.fullmatch(r"chapter (\d\d)", origin):
+        return is_among(number, computed_in(chapter[1]))
+    if (ROOT / origin).is_file():
+        return float(number) in values((ROOT / origin).read_text("utf-8"))
+    return any(origin in source(cell) for cell in cells_of(book) if cell["cell_type"] == "markdown")
 
 
 @every_book
@@ -134,10 +165,8 @@ def test_every_number_of_the_text_comes_from_somewhere(book):
 @every_book
 def test_what_is_from_elsewhere_is_right_and_still_in_the_text(book):
     known = ELSEWHERE.get(book.stem[:2], {})
-    wrong = [n for n, value in known.items() if value != str(value) and not is_among(n, [value])]
-    unused = known.keys() - {
-        number for number, is_computed in claims(book) if not is_computed(number)
-    }
+    wrong = [number for number, origin in known.items() if not is_from(origin, number, book)]
+    unused = known.keys() - {number for number, _ in claims(book)}
     assert (wrong, unused) == ([], set())
 
 
@@ -146,8 +175,8 @@ def test_most_wrong_digits_are_noticed():
     tried = unnoticed = 0
     for book in BOOKS:
         for number, is_computed in claims(book):
-            mantissa, e, power = number.partition("e")
-            wrong = mantissa[:-1] + str((int(mantissa[-1]) + 3) % 10) + e + power
+            last = len(re.split("[e%]", number)[0]) - 1
+            wrong = number[:last] + str((int(number[last]) + 3) % 10) + number[last + 1 :]
             tried += 1
             unnoticed += is_computed(wrong)
-    assert tried > 400 and unnoticed < 0.2 * tried, f"{unnoticed} of {tried} unnoticed"
+    assert tried > 300 and unnoticed < tried / 6, f"{unnoticed} of {tried} unnoticed"
