@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import re
 from itertools import pairwise
@@ -75,6 +76,41 @@ def test_every_cell_has_run_in_order_without_error(name):
     for cell in cells:
         assert not [o for o in cell.outputs if o.output_type == "error"], cell.source
         assert not [o for o in cell.outputs if o.get("name") == "stderr"], cell.source
+
+
+def speaks(source):
+    """Whether a cell prints or ends in a value; what it defines may print later."""
+    body = ast.parse(source).body
+    todo = list(body)
+    while todo:
+        node = todo.pop()
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.Lambda)):
+            continue
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "print":
+            return True
+        todo += ast.iter_child_nodes(node)
+    return bool(body) and isinstance(body[-1], ast.Expr)
+
+
+@each_book
+def test_what_a_cell_says_is_stored_and_nothing_else(name):
+    for cell in code_cells(name)[1:]:  # the set-up says nothing
+        assert bool(cell.outputs) == speaks(cell.source), cell.source
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("x = 1", False),
+        ("x", True),
+        ("for i in range(3):\n    print(i)", True),
+        ("def f():\n    print(1)", False),
+        ("def f():\n    print(1)\nf()", True),
+        ("try:\n    x = 1 / 0\nexcept ZeroDivisionError as problem:\n    print(problem)", True),
+    ],
+)
+def test_which_cells_speak(source, said):
+    assert speaks(source) is said
 
 
 @each_book

@@ -15,7 +15,7 @@ from tiny_lm.generate import generate
 from tiny_lm.layers import RMSNorm
 from tiny_lm.plots import real as plots
 from tiny_lm.probes import explorer, half_norms, real, streams, surgery
-from tiny_lm.probes.edits import Edited
+from tiny_lm.probes.edits import Edited, removed
 from tiny_lm.taps import Recorder
 
 IDS = [3, 1, 4, 1, 5, 9, 2, 6]
@@ -258,6 +258,60 @@ def test_stored_cuts_are_what_the_model_does(smollm2, kind, block):
     assert real.perplexity(model, ids) == pytest.approx(stored.whole, rel=1e-3)
     after = real.perplexity(real.PARTS[kind](model, block), ids)
     assert after == pytest.approx(stored.after[block], rel=1e-2)
+
+
+@pytest.fixture(scope="module")
+def story(smollm2):
+    model, tokenizer = smollm2
+    return streams.read(model, real.tokens(tokenizer)["story"])
+
+
+def test_what_the_chapter_says_of_rows(story):
+    size = dict(zip(story.taps, story.rms, strict=True))
+    for tap, low, high in (("blocks.2.resid.ffn", 26, 29), ("blocks.8.resid.ffn", 26, 29)):
+        assert low < size[tap][13] < high
+    assert size["blocks.9.resid.ffn"][13] < 16
+    ends = size["blocks.29.resid.ffn"][1:]
+    assert (round(ends.min().item()), round(ends.max().item())) == (27, 48)
+    row, *others = story.stream[story.taps.index("blocks.11.resid.ffn")].abs()
+    assert row.median() < 45 and max(other.median() for other in others) < 2.5
+    row[507] = 0.0
+    assert row.square().mean().sqrt().item() == pytest.approx(112, abs=0.5)
+
+
+def test_what_the_chapter_says_of_the_ffn_of_block_0(story):
+    before, after = (story.taps.index(f"blocks.0.resid.{part}") for part in ("attn", "ffn"))
+    write = (story.stream[after] - story.stream[before]).square().mean(dim=-1).sqrt()
+    assert story.rms[before].mean().item() == pytest.approx(0.14, abs=0.005)
+    assert write.mean().item() == pytest.approx(2, abs=0.15)
+
+
+def test_what_the_chapter_says_of_gains(smollm2):
+    norms = streams.norms(smollm2[0])
+    assert all(norms[f"blocks.{i}.norm2"].scale.abs().min() < 0.001 for i in range(1, 27))
+    gain = norms["blocks.15.norm2"].scale.abs()
+    assert (gain.median() / gain[507]).item() == pytest.approx(800, rel=0.02)
+
+
+def test_what_the_chapter_says_of_changed_rows(smollm2):
+    model, tokenizer = smollm2
+    ids, changes = real.tokens(tokenizer)["program"], real.row_changes(507, 24_000)
+    found = {
+        name: real.perplexity(Edited(model, {"blocks.11.resid.ffn": changes[name]}), ids)
+        for name in ("as it is", "the number := 0", "no write, at position 0")
+    }
+    assert found["the number := 0"] > 1e6
+    assert 35 < found["no write, at position 0"] / found["as it is"] < 40
+
+
+def test_what_the_chapter_says_of_the_lead_of_paris(smollm2):
+    model, tokenizer = smollm2
+    ids, paris, london = map(tokenizer.encode, ("The capital of France is", " Paris", " London"))
+    without = Edited(model, {"blocks.23.resid.attn": removed})
+    with torch.no_grad():
+        whole, cut = (one(torch.tensor([ids]))[0, -1] for one in (model, without))
+    falls = (whole - cut)[paris] - (whole - cut)[london]
+    assert falls.item() == pytest.approx(4.3, abs=0.05)
 
 
 # The cache
