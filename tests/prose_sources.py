@@ -185,7 +185,7 @@ ELSEWHERE: dict[str, dict[str, float | str]] = {
         "30%": "RMSNorm is 30 % faster",
         "0.0025": "chapter 03",
         "0.18": fmean(found["stream"][0] for found in designs("pre blocks=4 seed={seed}")),
-        "2.35": max(found["loss"] for found in designs("layernorm lr=0.1 seed={seed}")),
+        "2.35": max(found["loss"] for found in designs("layer lr=0.1 seed={seed}")),
         "2.34": HALFWAY,
         "1.4": min(kernels()),
         "4.8": max(kernels()),

@@ -36,7 +36,7 @@ NO_RESULTS = [
         r"\]\([^)]*\)",
         r"arXiv\s+\d{4}\.\d{4,5}",
         r"\b(?:19|20)\d\d\b(?!\.?\d)",
-        r"\b(?:section|Exercise|Solution) \d+\.\d+",
+        r"\b(?:section|[Ee]xercise|Solution) \d+\.\d+",
         r"(?:pull request|issue|report|[\w.-]+/[\w.-]+)\s\d+(?:\sand\s\d+)?",
         r"version \d[\d.]*|torch \d[\d.]*",
         r"\b[A-Za-z]\w*-\d[\d.]*\w*",  # SmolLM2-135M
