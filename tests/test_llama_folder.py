@@ -262,11 +262,11 @@ frequencies = rope_angles(torch.ones(1), 16, 100_000.0)[0].float()
         ),
         (
             with_one(k1 + ".weight", torch.ones(32, 64).char()),
-            rf"{k1}.weight of F64, .*, got I8 \(quant",
+            rf"{k1}.weight of F64, .*, got I8 \(quantised weights are read from GGUF\)",
         ),
         (
             with_one("lm_head.weight", torch.ones(50, 64)),
-            r"lm_head.weight equal to the embedding, as",
+            r"lm_head.weight equal to the embedding, as it is tied, got another one",
         ),
         (
             with_one("model.layers.0.self_attn.rotary_emb.inv_freq", 2 * frequencies),
