@@ -125,6 +125,13 @@ def test_slopes_and_their_slopes_are_those_of_the_forward(name):
         return norm(x)
 
     assert gradcheck(forward, inputs) and gradgradcheck(forward, inputs)
+    y, dy = norm(turned), normal(3, 5, seed=2)
+    once, again = (
+        torch.autograd.grad(y, inputs, dy, retain_graph=True, create_graph=graph)
+        for graph in (False, True)
+    )
+    for one, other in zip(once, again, strict=True):  # fast/norm has a way of its own for each
+        assert_close(one, other, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])

@@ -66,6 +66,12 @@ def test_every_text_comes_back_from_byte_pairs(text):
     assert all(0 <= i < byte_pairs.vocab_size for i in ids)
 
 
+def test_what_utf_8_cannot_write_is_named():
+    message = r"BytePairTokenizer: expected text that UTF-8 can write, got 'ab\\udcff'"
+    with pytest.raises(ValueError, match=message):
+        byte_pairs.encode("ab\udcff")
+
+
 def test_pairs_that_are_frequent_become_one_token():
     assert byte_pairs.vocab_size == 280
     assert len(byte_pairs.encode(" the cat")) == 2
