@@ -13,7 +13,10 @@ import pytest
 import torch
 from implementations import FAST_LAYERS, LAYERS, THINGS, normal, slope
 from torch import nn
+from torch.autograd import gradcheck, gradgradcheck
 from torch.testing import assert_close
+
+from tiny_lm.fast import FastAttention
 
 B, T, D = 3, 5, 16
 every_thing = pytest.mark.parametrize("name", THINGS)
@@ -96,6 +99,21 @@ def test_the_input_is_left_alone_and_the_output_is_new(name):
         assert torch.equal(x, before)
         y.fill_(NEVER)
     assert torch.equal(x, before), "what is written into the output must not reach the input"
+
+
+@every_layer
+def test_slopes_are_measured_ones(name):
+    """By central differences along random directions, in the input and in every parameter; and so
+    are the slopes of slopes, which torch's fused attention does not have."""
+    layer, x = THINGS[name](), normal(2, 3, D).requires_grad_()
+    inputs = (x, *layer.parameters())  # nudged in place, where the layer reads them
+
+    def forward(x, *_):
+        return layer(x)
+
+    assert gradcheck(forward, inputs, fast_mode=True)
+    if not any(isinstance(part, FastAttention) for part in layer.modules()):
+        assert gradgradcheck(forward, inputs, fast_mode=True)
 
 
 @every_layer
