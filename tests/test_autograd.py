@@ -117,6 +117,27 @@ def test_values_are_numpys(name):
     assert np.array_equal(f(*inputs).data, f(*[x.data for x in inputs]))
 
 
+def scattered(array):
+    """The same numbers in an array whose axes lie the other way round, with gaps of NaN."""
+    room = np.full([2 * size + 1 for size in reversed(array.shape)], np.nan).T
+    view = room[(slice(1, None, 2),) * array.ndim + (...,)]
+    view[...] = array
+    return view
+
+
+@pytest.mark.parametrize("name", [*EXAMPLES, *MORE])
+def test_how_an_array_lies_in_memory_does_not_matter(name):
+    f, inputs = (EXAMPLES | MORE)[name]
+    found = []
+    for laid in (np.copy, scattered):
+        tensors = [Tensor(laid(x.data)) for x in inputs]
+        result = f(*tensors)
+        result.backward(laid(np.arange(1.0, result.data.size + 1).reshape(result.shape)))
+        found.append([result.data, *(x.grad for x in tensors)])
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-14, atol=0)
+
+
 @modest
 @given(st.integers(0, 10**6))
 def test_values_and_gradients_are_torchs(seed):

@@ -62,7 +62,8 @@ def test_a_stopped_comparison_goes_on_where_it_was(out, monkeypatch):
 def test_results_with_other_settings_are_not_mixed(out, capsys):
     out.write_text(json.dumps({"settings": "other", "machine": "", "results": {}}))
     assert compare(out) == 2
-    assert "results with these settings" in capsys.readouterr().err
+    message = f"compare: expected results with these settings in {out}, got other (name another"
+    assert message in capsys.readouterr().err
     assert json.loads(out.read_text())["settings"] == "other"
 
 
@@ -70,7 +71,8 @@ def test_results_with_other_settings_are_not_mixed(out, capsys):
 def test_a_file_that_is_something_else_is_left_alone(out, capsys, text):
     out.write_text(text)
     assert compare(out) == 2
-    assert "results of this command" in capsys.readouterr().err
+    message = f"compare: expected results of this command in {out}, got something else"
+    assert message in capsys.readouterr().err
     assert out.read_text() == text
 
 

@@ -102,7 +102,8 @@ def test_wrong_places_and_texts_are_one_line(tmp_path, capsys):
     there = tmp_path / "there.safetensors"
     there.write_text("precious")
     assert main(["train", str(there), *SMALL]) == 2
-    assert "--again replaces it" in capsys.readouterr().err and there.read_text() == "precious"
+    message = f"train: expected a file that is not there yet, got {there} (--again replaces it)"
+    assert message in capsys.readouterr().err and there.read_text() == "precious"
     assert main(["train", str(tmp_path / "no" / "m.safetensors"), *SMALL]) == 2
     assert "expected a folder that is there" in capsys.readouterr().err
     short = tmp_path / "short.txt"

@@ -45,6 +45,21 @@ def test_the_ways_to_go_on_are_certain_together_and_told_apart(random):
         assert not texts & beginnings  # else a text could be made in two ways
 
 
+@modest
+@given(st.randoms(use_true_random=False))
+def test_surprises_multiply_to_the_probability_of_the_sentences(random):
+    """In any text, likely or not, over the borders of stories; and wherever it is cut."""
+    scene, words, wanted = Scene(), [], 0.0
+    for _ in range(random.randrange(1, 30)):
+        told = random.choice(sentences(scene))
+        words, scene = [*words, *told.words], told.scene
+        wanted -= math.log(told.probability)
+    found = list(grammar.surprise(words))
+    assert math.fsum(found) == pytest.approx(wanted, rel=1e-12)
+    cut = random.randrange(len(words))
+    assert list(grammar.surprise(words[:cut])) == found[:cut] and min(found) >= 0
+
+
 def test_a_story_is_what_a_reader_expects():
     text = stories.tokenizer.decode(stories.row(3, 200))
     assert text.startswith("\n") and text.count("\n") >= 4
@@ -208,10 +223,33 @@ def test_rows_that_are_not_there(corpus, arguments, message):
 
 
 def test_surprise_and_floor_refuse_what_they_cannot_judge():
-    with pytest.raises(ValueError, match=r"Stories.surprise: expected a row that begins with a"):
+    with pytest.raises(
+        ValueError, match=r"Stories.surprise: expected a row that begins with a newline, got \["
+    ):
         stories.surprise(stories.row(0, 9)[1:])
     with pytest.raises(ValueError, match=r"Stories.floor: expected length >= 2, got 1"):
         stories.floor(1)
+
+
+CORPORA = {
+    "stories": Stories,
+    "letters": Letters,
+    "text": lambda seed: Text("0123456789" * 70, seed=seed),
+}
+
+
+@pytest.mark.parametrize("make", CORPORA.values(), ids=CORPORA)
+@modest
+@given(numbers, st.integers(1, 60), st.sampled_from(["train", "valid"]), st.integers(0, 9))
+def test_a_row_is_its_number_and_nothing_else(make, number, length, split, seed):
+    """Whatever was read before: a run can be resumed, or shared, by numbers alone."""
+    corpus = make(seed)
+    row = corpus.row(number, length, split)
+    corpus.row(number + 1, length + 1, split)
+    assert row == corpus.row(number, length, split) == make(seed).row(number, length, split)
+    assert len(row) == length and set(row) <= set(range(corpus.tokenizer.vocab_size))
+    assert corpus.tokenizer.encode(corpus.tokenizer.decode(row)) == row
+    assert repr(corpus) == repr(make(seed)) != repr(make(seed + 1))
 
 
 # Letters
@@ -305,7 +343,7 @@ def test_words_are_spaced_as_people_do():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (lambda: WordTokenizer([]), r"WordTokenizer: expected at least one word, .*, got ''"),
+        (lambda: WordTokenizer([]), "expected at least one word, and no blanks in any, got ''"),
         (lambda: WordTokenizer(["a b"]), r"and no blanks in any, got \['a b'\]"),
         (lambda: WordTokenizer(["a."]), r"and no blanks in any, got \['a.'\]"),
         (lambda: WordTokenizer(["a", "a"]), r"WordTokenizer: expected words that differ, got 1"),

@@ -100,13 +100,22 @@ def test_every_text_belongs_to_an_exercise():
     assert {path.name for path in folder.iterdir()} == {f"{name}.md" for name in EXERCISES}
 
 
+def test_an_answer_of_other_letters_is_told_which_there_are():
+    for answer in ("xyz", "ag", "1 2"):
+        verdict = check("exact_surgery", answer)
+        assert verdict.ok is False
+        assert 'expected letters from a to f, such as "af"' in verdict.text
+
+
 def test_a_missing_or_misshapen_text_is_named(monkeypatch, tmp_path):
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts/odd.md").write_text("A prompt, and no more.\n")
     monkeypatch.setattr(texts, "files", lambda package: tmp_path)
     with pytest.raises(ValueError, match=r"expected a file texts/none_such.md, got none"):
         texts.read("none_such")
-    with pytest.raises(ValueError, match=r"exercises: expected prompt, ## Stub, .* texts/odd.md"):
+    with pytest.raises(
+        ValueError, match=r"expected prompt, ## Stub, ## Solution in texts/odd.md, got another"
+    ):
         texts.read("odd")
 
 

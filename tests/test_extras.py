@@ -17,7 +17,9 @@ def test_what_is_missing_is_named_with_the_remedy(monkeypatch, module):
     monkeypatch.setitem(sys.modules, module, None)
     package = module.split(".")[0]
     with pytest.raises(
-        ImportError, match=rf'the package {package}, got none \(pip install "tiny-lm\[models\]"'
+        ImportError,
+        match=rf"tiny_lm: expected the package {package}, got none "
+        r'\(pip install "tiny-lm\[models\]" installs it\)',
     ):
         need(module)
 

@@ -381,6 +381,9 @@ def test_layers_of_other_designs_are_left_alone():
     model.norm_final = Mine(16)
     assert type(fast.speed_up(model).norm_final) is Mine
     assert type(model.blocks[0]) is TransformerBlock
+    normed = fast.speed_up(small_model(order="qk_norm")).blocks[0].attention
+    assert type(normed) is CausalSelfAttention, "its q and k are more than a product"
+    assert type(normed.q_proj.norm) is fast.FastRMSNorm
 
 
 @pytest.mark.parametrize("order", ["pre", "post", "plain", "sandwich", "deepnorm"])

@@ -175,10 +175,13 @@ one = struct.pack("<f", 1.0)
             {"tensors": [tensor("w", [1], 99, 0)], "data": one},
             r"a known type of weight for w, got type",
         ),
-        ({"tensors": [tensor("w", [0], 0, 0)], "data": one}, r"whole blocks of 1 for w, got \[0\]"),
+        (
+            {"tensors": [tensor("w", [0], 0, 0)], "data": one},
+            r"rows of whole blocks of 1 for w, got \[0\]",
+        ),
         (
             {"tensors": [tensor("w", [16], 8, 0)], "data": bytes(34)},
-            r"whole blocks of 32 for w, got",
+            r"rows of whole blocks of 32 for w, got",
         ),
         (
             {"tensors": [tensor("w", [2], 0, 0)], "data": one},
@@ -222,14 +225,23 @@ def test_a_type_without_a_reader_is_named(tmp_path):
         GGUFFile(path).read("w")
 
 
-@pytest.mark.parametrize("what", ["missing", "empty", "folder", "short"])
-def test_what_is_no_file_is_refused(tmp_path, what):
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        *(
+            (what, "a file that can be read, got .*a.gguf")
+            for what in ("missing", "empty", "folder")
+        ),
+        ("short", "a file that starts with GGUF, got b'GGU' in a.gguf"),
+    ],
+)
+def test_what_is_no_file_is_refused(tmp_path, what, message):
     path = tmp_path / "a.gguf"
     if what == "folder":
         path.mkdir()
     elif what != "missing":
         path.write_bytes(b"GGU" if what == "short" else b"")
-    with pytest.raises(ValueError, match=r"GGUF: expected a file that"):
+    with pytest.raises(ValueError, match=f"GGUF: expected {message}"):
         GGUFFile(path)
 
 

@@ -220,7 +220,7 @@ fit = r"tokens, merges and ids that fit together, got "
         (changed("add_bos_token", True) | {"tokenizer.ggml.bos_token_id": 999}, fit + "IndexError"),
         (
             changed("add_bos_token", True) | {"tokenizer.ggml.bos_token_id": "x"},
-            r"bos_token_id, for t",
+            r"bos_token_id, for texts that begin with it, got 'x'",
         ),
         ({**SENTENCE_PIECE, "tokenizer.ggml.scores": [0.0]}, fit + "IndexError"),
         ({**SENTENCE_PIECE, "tokenizer.ggml.unknown_token_id": 999}, fit + "IndexError"),

@@ -78,7 +78,9 @@ def test_another_branch(checkout):
 @pytest.mark.parametrize("url", ["ada/book", "http://github.com/ada/book", 'https://x"; import y'])
 def test_what_is_no_address_is_refused_and_nothing_is_written(checkout, url):
     before = contents(checkout)
-    with pytest.raises(ValueError, match=r"host: expected an address such as https://github.com/"):
+    with pytest.raises(
+        ValueError, match=r"host: expected an address such as https://github.com/NAME/BOOK, got "
+    ):
         host(url, checkout)
     assert contents(checkout) == before
 

@@ -57,6 +57,27 @@ def test_both_layouts_of_the_same_weights_give_the_same_model(tmp_path, changes)
         assert torch.equal(other.state_dict()[name], weight), name
 
 
+@settings(deadline=None, max_examples=30, derandomize=True)
+@given(
+    st.integers(1, 3), st.integers(1, 3), st.integers(1, 5), st.integers(1, 40), st.integers(1, 3),
+    st.booleans(), st.sampled_from([1e-6, 1e-5, 0.1]), st.sampled_from([100.0, 10_000.0, 5e5]),
+)  # fmt: skip
+def test_every_shape_comes_back_from_both_layouts(
+    tmp_path_factory, kv_heads, shared, half, hidden, layers, tied, eps, theta
+):
+    """Any number of heads of any even width: config and weights, to the last bit."""
+    heads, folder = kv_heads * shared, tmp_path_factory.mktemp("model")
+    model = small_model(
+        d_model=heads * 2 * half, n_heads=heads, n_kv_heads=kv_heads, d_ff=hidden, n_layers=layers,
+        tied=tied, norm_eps=eps, rope_theta=theta, vocab_size=hidden + 1,
+    )  # fmt: skip
+    for path in (write_folder(folder / "model", model), write_gguf(folder / "a.gguf", model)):
+        loaded, _ = pretrained.load(path)
+        assert loaded.config == model.config
+        for name, weight in model.state_dict().items():
+            assert torch.equal(loaded.state_dict()[name], weight), name
+
+
 @pytest.mark.parametrize("which", ["q_proj", "k_proj"])
 def test_the_order_of_rows_can_be_seen_in_the_logits(tmp_path, which):
     """The tests above have teeth: one matrix in the other layout moves logits by whole units."""
@@ -262,11 +283,11 @@ frequencies = rope_angles(torch.ones(1), 16, 100_000.0)[0].float()
         ),
         (
             with_one(k1 + ".weight", torch.ones(32, 64).char()),
-            rf"{k1}.weight of F64, .*, got I8 \(quant",
+            rf"{k1}.weight of F64, .*, got I8 \(quantised weights are read from GGUF\)",
         ),
         (
             with_one("lm_head.weight", torch.ones(50, 64)),
-            r"lm_head.weight equal to the embedding, as",
+            r"lm_head.weight equal to the embedding, as it is tied, got another one",
         ),
         (
             with_one("model.layers.0.self_attn.rotary_emb.inv_freq", 2 * frequencies),

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tiny_lm.tokenizer import BytePairTokenizer, CharTokenizer, from_json, pieces
+from tiny_lm.words import WordTokenizer
 
 modest = settings(deadline=None, max_examples=60, derandomize=True)
 TEXT = """The cat sat on the mat and watched the rain. There was a rat behind the door, and
@@ -43,7 +44,7 @@ def test_an_unknown_character_is_named():
 
 
 def test_a_text_without_characters_is_refused():
-    with pytest.raises(ValueError, match=r"CharTokenizer: expected a text with .*, got ''"):
+    with pytest.raises(ValueError, match=r"expected a text with at least one character, got ''"):
         CharTokenizer("")
 
 
@@ -63,6 +64,12 @@ def test_every_text_comes_back_from_byte_pairs(text):
     ids = byte_pairs.encode(text)
     assert byte_pairs.decode(ids) == text
     assert all(0 <= i < byte_pairs.vocab_size for i in ids)
+
+
+def test_what_utf_8_cannot_write_is_named():
+    message = r"BytePairTokenizer: expected text that UTF-8 can write, got 'ab\\udcff'"
+    with pytest.raises(ValueError, match=message):
+        byte_pairs.encode("ab\udcff")
 
 
 def test_pairs_that_are_frequent_become_one_token():
@@ -127,6 +134,34 @@ def test_from_file_refuses_other_files(tmp_path, content):
 def test_byte_pairs_survive_to_json(text):
     again = from_json(byte_pairs.to_json())
     assert (again.encode(text), again.end_id) == (byte_pairs.encode(text), byte_pairs.end_id)
+
+
+words = st.lists(st.from_regex(r"[^\s.]+|[.\n]", fullmatch=True), min_size=1, unique=True)
+
+
+@modest
+@given(words, st.data())
+def test_any_words_can_be_a_vocabulary(vocabulary, data):
+    tokenizer = WordTokenizer(vocabulary, end=data.draw(st.sampled_from([None, *vocabulary])))
+    told = data.draw(st.lists(st.sampled_from(vocabulary)))
+    ids = tokenizer.ids(told)
+    text = tokenizer.decode(ids)
+    assert tokenizer.encode(text) == ids and tokenizer.words(ids) == tokenizer.split(text) == told
+    again = from_json(tokenizer.to_json())
+    assert (again.encode(text), again.end_id) == (ids, tokenizer.end_id)
+    assert "".join(pieces(tokenizer, ids)) == text
+
+
+@modest
+@given(st.text(max_size=60), st.integers(0, 40), st.text(max_size=20))
+def test_any_text_can_be_learned_from(text, more, other):
+    """However little it is, and however strange: every other text can be written with it."""
+    tokenizer = BytePairTokenizer.train(text, 256 + more)
+    assert 256 <= tokenizer.vocab_size <= 256 + more
+    for one in (text, other):
+        ids = tokenizer.encode(one)
+        assert tokenizer.decode(ids) == one and len(ids) <= len(one.encode())
+        assert from_json(tokenizer.to_json()).encode(one) == ids
 
 
 @pytest.mark.parametrize(

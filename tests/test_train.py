@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
@@ -152,6 +152,32 @@ def test_the_stream_ends_a_block_under_its_last_name(order):
     if order == "post":  # what leaves a post-norm block has an RMS of 1
         assert found.stream_rms[1:] == pytest.approx([1.0, 1.0], abs=0.05)
     assert len(found.stream_rms) == 3
+
+
+plans = st.builds(
+    TrainConfig,
+    steps=st.integers(1, 6), batch=st.integers(1, 3), length=st.integers(1, 8),
+    lr=st.floats(1e-6, 0.1), lr_end=st.floats(0, 1), warmup=st.integers(0, 9),
+    weight_decay=st.floats(0, 1), betas=st.sampled_from([(0.0, 0.0), (0.9, 0.0), (0.9, 0.999)]),
+    clip=st.floats(1e-6, 10), eval_every=st.integers(1, 9), eval_rows=st.integers(1, 3),
+    patience=st.none() | st.integers(1, 2),
+)  # fmt: skip
+
+
+@settings(deadline=None, max_examples=15, derandomize=True)
+@given(plans)
+def test_every_plan_that_can_be_made_is_carried_out(plan):
+    net = model()
+    history = train(net, CORPUS, plan)
+    made = len(history.loss)
+    assert history.lr == [plan.lr_at(step) for step in range(made)]
+    assert all(map(math.isfinite, history.loss + history.grad_norm))
+    assert all(weight.isfinite().all() for weight in net.parameters())
+    due = [step for step in range(1, made + 1) if step % plan.eval_every == 0 or step == plan.steps]
+    assert [found.step for found in history.evaluations] == due
+    impatient = plan.patience is not None and history.waited >= plan.patience
+    assert bool(history.stopped) is impatient and (impatient or made == plan.steps)
+    assert History.from_json(history.to_json()) == history
 
 
 def test_it_learns_and_says_when_it_looked():

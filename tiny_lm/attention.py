@@ -110,7 +110,8 @@ class KVCache:
 
     def _grown(self, like: Tensor, which: int) -> Tensor:
         batch, heads, new, width = like.shape
-        grown = like.new_empty(batch, heads, max(2 * self._length, 64), width)
+        with torch.inference_mode(False):  # else it could be filled in inference mode only
+            grown = like.new_empty(batch, heads, max(2 * self._length, 64), width)
         if self._room is not None:
             held = self._room[which][:, :, : self._length - new]
             grown[:, :, : held.shape[2]] = held

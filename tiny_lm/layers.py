@@ -26,7 +26,7 @@ class RMSNorm(nn.Module):
 
     def __init__(self, width: int, eps: float = 1e-5):
         super().__init__()
-        _expect_norm_arguments("RMSNorm", width, eps)
+        expect_norm_arguments("RMSNorm", width, eps)
         self.width, self.eps = width, eps
         self.scale = nn.Parameter(torch.ones(width))
 
@@ -52,7 +52,7 @@ class LayerNorm(nn.Module):
 
     def __init__(self, width: int, eps: float = 1e-5):
         super().__init__()
-        _expect_norm_arguments("LayerNorm", width, eps)
+        expect_norm_arguments("LayerNorm", width, eps)
         self.width, self.eps = width, eps
         self.scale = nn.Parameter(torch.ones(width))
         self.shift = nn.Parameter(torch.zeros(width))
@@ -177,7 +177,8 @@ BLOCKS: dict[str, type[TransformerBlock]] = {
 }
 
 
-def _expect_norm_arguments(who: str, width: int, eps: float) -> None:
+def expect_norm_arguments(who: str, width: int, eps: float) -> None:
+    """Raise ValueError unless width and eps are those that a norm can have."""
     if width < 1:
         fail(who, "width >= 1", width)
     if not isinstance(eps, int | float) or not eps >= 0:

@@ -58,7 +58,9 @@ OPERATIONS: dict[str, Operation] = {
     ),
     "mean": Operation(
         lambda a, axis, keepdims: a.mean(axis=axis, keepdims=keepdims),
-        lambda g, y, a, axis, keepdims: (_spread(g, a, axis, keepdims) / (a.size // y.size),),
+        lambda g, y, a, axis, keepdims: (
+            _spread(g, a, axis, keepdims) / (a.size // max(1, y.size)),
+        ),
     ),
     "reshape": Operation(
         lambda a, shape: a.reshape(shape),

@@ -43,11 +43,11 @@ def speed_up(model: nn.Module) -> nn.Module:
 
     All weights move into one piece of memory, where they stay through training. To be called after
     `.to(...)`, which would move them apart again: that costs time, not the right answer.
-    `slow_down` is the way back.
+    `slow_down` is the way back. Layers of another design keep their own path.
     """
     for module in model.modules():
         fast = FAST.get(type(module))
-        if fast is not None:
+        if fast is not None and _is_made_of_plain_matrices(module):
             module.__class__ = fast
     lay_side_by_side(model)
     return model
@@ -60,6 +60,11 @@ def slow_down(model: nn.Module) -> nn.Module:
         if type(module) in taught:
             module.__class__ = taught[type(module)]
     return model
+
+
+def _is_made_of_plain_matrices(layer: nn.Module) -> bool:
+    """False where a matrix does more than multiply, as in QK-norm: a fast layer would skip that."""
+    return all(type(part) is nn.Linear for part in layer.children() if isinstance(part, nn.Linear))
 
 
 class FastAttention(CausalSelfAttention):

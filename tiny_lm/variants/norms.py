@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from tiny_lm.layers import RMSNorm
+from tiny_lm.layers import RMSNorm, expect_norm_arguments
 from tiny_lm.shapes import expect_width
 
 
@@ -78,6 +78,7 @@ class DynamicTanh(nn.Module):
 
     def __init__(self, width: int, eps: float = 0.0):
         super().__init__()
+        expect_norm_arguments("DynamicTanh", width, eps)
         self.width, self.eps = width, eps
         self.alpha = nn.Parameter(torch.full((1,), 0.5))
         self.scale = nn.Parameter(torch.ones(width))
