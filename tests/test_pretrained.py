@@ -130,7 +130,7 @@ def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch, release):
     def fails(*_):
         raise OSError("no space left")
 
-    monkeypatch.setattr(pretrained.os, "replace", fails)
+    monkeypatch.setattr(os, "replace", fails)
     with pytest.raises(OSError, match="no space left"):
         pretrained.fetch("tiny")
     assert in_cache(tmp_path) == []
