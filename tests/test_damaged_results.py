@@ -126,7 +126,7 @@ TINY = Plan(blocks=1, steps=20, lower=1e-3, higher=(0.03,), depths=(1,), rounds=
 
 
 @pytest.fixture
-def compare(tmp_path, monkeypatch):
+def compare(tmp_path, monkeypatch, capsys):
     """The verb on two designs, whose results are known already, and the file with them."""
     monkeypatch.setattr(comparing, "QUICK", TINY)
     out, known = tmp_path / "designs.json", {}

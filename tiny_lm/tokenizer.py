@@ -206,7 +206,9 @@ def _parsed(text: str, what: str) -> Any:
 
     try:
         tokenizer = Tokenizer.from_str(text)
-    except Exception as error:  # the library raises no narrower kind
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # the library raises no narrower kind; a panic is no Exception
         fail("BytePairTokenizer", "a tokenizer.json", what, str(error))
     # What `tokenizers` writes again is a list from 0 to the largest id, in which each id has one
     # token; it ends the process where that list is too long.
