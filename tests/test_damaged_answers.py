@@ -162,12 +162,12 @@ ANSWERS = {
 def test_any_answer_gets_a_verdict(name, monkeypatch):
     for random in cases(name, 12):
         answer = random.choice(list(ANSWERS))
-        start = time.perf_counter()
+        start = time.process_time()
         verdict = check(name, ANSWERS[answer]())
         case = f"{random.name}: {answer}"
         assert isinstance(verdict, Verdict), case
         assert len(repr(verdict)) < 5000 and len(verdict._repr_html_()) < 5000, case
-        assert time.perf_counter() - start < PATIENCE, case
+        assert time.process_time() - start < PATIENCE, case
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -175,11 +175,11 @@ def test_any_answer_gets_a_verdict(name, monkeypatch):
 def test_every_answer_gets_a_verdict(name):
     """Of a function, a number, a list and a choice; the others are compared in the same ways."""
     for answer, make in ANSWERS.items():
-        start = time.perf_counter()
+        start = time.process_time()
         verdict = check(name, make())
         assert isinstance(verdict, Verdict) and verdict.ok is not True, answer
         assert len(repr(verdict)) < 5000, answer
-        assert time.perf_counter() - start < PATIENCE, answer
+        assert time.process_time() - start < PATIENCE, answer
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit, Own])

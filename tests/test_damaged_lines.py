@@ -110,7 +110,7 @@ def test_any_command_line_ends_with_a_status_and_one_line(workplace, capfd, verb
     refused = 0
     for random in cases(verb, 40 if verb in ("generate", "train", "inspect") else 15):
         line = [verb, *LINES[verb](random)]
-        start = time.perf_counter()
+        start = time.process_time()
         try:
             status = main(line)
         except SystemExit as leaves:  # argparse, of what it cannot read
@@ -124,5 +124,5 @@ def test_any_command_line_ends_with_a_status_and_one_line(workplace, capfd, verb
             assert len(said) == 1 and said[0].startswith(("tiny_lm: ", "python -m tiny_lm")), case
         assert not list(workplace.rglob("*.part")), case
         assert (workplace / "file").read_text() == "precious", case
-        assert time.perf_counter() - start < 2 * PATIENCE, case
+        assert time.process_time() - start < PATIENCE, case
     assert refused > 5

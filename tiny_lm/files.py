@@ -44,9 +44,10 @@ def replacing(path: Path) -> Iterator[Path]:
 def filling(who: str, out: Path) -> Iterator[Path]:
     """An empty folder to write into, which becomes `out` when the block ends without an error.
 
-    Raises ValueError, in the name of `who`, unless `out` is empty or not there yet.
+    Raises ValueError, in the name of `who`, unless `out` is empty or not there yet, and for the
+    folder one is in, which cannot be put in place of another.
     """
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    if out.exists() and (not out.is_dir() or any(out.iterdir()) or out.samefile(".")):
         fail(who, "a new or an empty folder", str(out))
     out.parent.mkdir(parents=True, exist_ok=True)
     _sweep(out)
