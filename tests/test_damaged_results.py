@@ -212,6 +212,7 @@ def test_damaged_notebooks(tmp_path, monkeypatch, verb):
     ("content", "message"),
     [
         ("", "cells with their text in 01.ipynb, got another form"),
+        ('{"cells": [{"source": "\\ud800"}, {"source": ""}]}', "cells with their text in 01.ipynb"),
         ('{"cells": [1, 2]}', "cells with their text in 01.ipynb, got another form"),
         ('{"cells": [{"source": "# Title"}]}', "title and set-up in 01.ipynb, got 1 cells"),
     ],

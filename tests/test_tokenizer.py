@@ -118,6 +118,16 @@ def test_half_a_character_is_no_end_token(tmp_path):
         BytePairTokenizer.from_file(path, "\ud800")
 
 
+@pytest.mark.parametrize("wrong", [0, 2**31])
+def test_ids_are_different_and_none_is_huge(tmp_path, wrong):
+    """Written again, the one would lose a token, and the other would be a list of 2^31 places."""
+    path, whole = tmp_path / "tokenizer.json", json.loads(byte_pairs._tokenizer.to_str())
+    whole["model"]["vocab"]["z"] = wrong
+    path.write_text(json.dumps(whole), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"expected different ids up to 10,000,000, got others in"):
+        BytePairTokenizer.from_file(path)
+
+
 @pytest.mark.parametrize("kept", ["truncation", "padding"])
 def test_a_text_is_whole_and_alone_whatever_the_file_was_last_used_for(tmp_path, kept):
     """A file may say that texts were cut after 3 tokens, or filled up to a thousand million."""

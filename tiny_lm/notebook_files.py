@@ -18,6 +18,7 @@ def read(path: Path) -> Notebook:
     try:
         notebook = json.loads(path.read_text(encoding="utf-8"))
         cells = [source(cell) for cell in notebook["cells"]]
+        _text(notebook).encode()  # JSON can hold half a character, which no file can
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         fail("notebook", f"cells with their text in {path.name}", "another form", str(error))
     if len(cells) < 2:
@@ -27,9 +28,12 @@ def read(path: Path) -> Notebook:
 
 def write(notebook: Notebook, path: Path) -> None:
     """Write a notebook, byte for byte as nbformat would."""
-    text = json.dumps(notebook, ensure_ascii=False, indent=1, sort_keys=True)
     with replacing(path) as unfinished:
-        unfinished.write_text(text + "\n", encoding="utf-8", newline="\n")
+        unfinished.write_text(_text(notebook), encoding="utf-8", newline="\n")
+
+
+def _text(notebook: Notebook) -> str:
+    return json.dumps(notebook, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
 
 
 def source(cell: Cell) -> str:

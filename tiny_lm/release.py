@@ -63,6 +63,7 @@ def _notebook(path: Path) -> Any:
     try:
         notebook = nbformat.read(path, as_version=4)
         nbformat.validate(notebook)
+        nbformat.writes(notebook).encode()  # JSON can hold half a character, which no file can
     except OSError:
         raise
     except Exception as error:  # the library raises whatever its parts do
