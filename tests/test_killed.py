@@ -33,8 +33,10 @@ from killing import (
     wheel,
     write,
 )
+from safetensors import safe_open
 
-from tiny_lm import files
+from tiny_lm import cli_train, files
+from tiny_lm.history import History
 from tiny_lm.probes import comparing
 
 pytestmark = [
@@ -108,16 +110,31 @@ def whole(tmp_path_factory):
     return trained(folder)
 
 
-def test_training_killed_at_many_steps_goes_on(tmp_path, whole, capfd):
-    """To the same weights as if nothing had happened."""
-    out = tmp_path / "m.safetensors"
+def done(run_file):
+    """How many steps of training a run file holds."""
+    if not run_file.exists():
+        return 0
+    with safe_open(run_file, framework="pt") as file:
+        return len(History.from_json(file.metadata()["history"]).loss)
+
+
+def test_training_killed_at_many_steps_goes_on(tmp_path, whole, monkeypatch, capfd):
+    """From the last evaluation, to the same weights as if nothing had happened."""
+    out, steps, seen = tmp_path / "m.safetensors", [], set()
+    run_file = out.with_name(out.name + ".run")
+    monkeypatch.setattr(cli_train._Bar, "__call__", lambda bar, h: steps.append(len(h.loss)))
     for step in sorted(Random(2).sample(range(1, 31), 10)):  # five evaluations and the end
         assert ended(forked(dies_at, step, str(tmp_path), train, tmp_path)) == -signal.SIGKILL
         if not out.exists():
+            before = done(run_file)
+            steps.clear()
             train(tmp_path)
+            assert steps == list(range(before + 1, 10)), step
+            seen.add(before)
         assert torch.equal(trained(tmp_path), whole), step
-        for path in (out, out.with_name(out.name + ".run")):
+        for path in (out, run_file):
             path.unlink(missing_ok=True)
+    assert len(seen) > 3
     assert {path.suffix for path in tmp_path.iterdir()} <= {".safetensors", ".part"}
 
 
