@@ -143,6 +143,7 @@ FUNCTIONS = {
     "prints 20 MB": shouts,
     "ruins its arguments": ruins,
     "never built": Unbuilt,
+    "raises a million characters": thrower(lambda _: ValueError("x" * 1_000_000)),
     "takes nothing": lambda: 1.0,
     "returns itself": lambda *arguments: recursive,
     "returns its arguments": lambda *arguments: arguments,

@@ -76,7 +76,7 @@ def _read(path: Path, plan: Any) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         fail("compare", f"results of this command in {path}", "something else")
     if known != plan.settings:
-        fail("compare", f"results with these settings in {path}", known, "name another file")
+        fail("compare", f"results with these settings in {path}", repr(known), "name another file")
     return {"settings": known, "machine": machine, "results": results}
 
 

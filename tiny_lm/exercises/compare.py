@@ -176,7 +176,7 @@ def _count(value: Any) -> int:
 def show(value: Any, digits: int = 6) -> str:
     """A value as people write it, short enough for a sentence."""
     if isinstance(value, BaseException):
-        return f"{type(value).__name__}: {value}".removesuffix(": ")
+        return f"{type(value).__name__}: {cut(str(value))}".removesuffix(": ")
     if isinstance(value, str | bool):
         return _in_short(value)
     try:
@@ -190,13 +190,18 @@ def show(value: Any, digits: int = 6) -> str:
     return _rounded(array.tolist(), digits)
 
 
+def cut(text: str) -> str:
+    """A text, or its beginning where it would be a page or more."""
+    return text if len(text) <= LONG else text[:LONG] + "…"
+
+
 def _in_short(value: Any) -> str:
     """The repr of a value, or a part of it where that would be a page or more."""
     if isinstance(value, Sized) and len(value) > LONG:
         short = Repr()
         short.maxstring = short.maxother = LONG
         return short.repr(value)
-    return repr(value)
+    return cut(repr(value))
 
 
 def which_differ(expected: Tensor, got: Tensor, rtol: float, atol: float) -> str:

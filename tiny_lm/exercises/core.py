@@ -15,6 +15,7 @@ from tiny_lm.exercises import texts
 from tiny_lm.exercises.compare import (
     Gap,
     between,
+    cut,
     gap_of,
     is_one_of_few,
     is_rounding,
@@ -212,7 +213,7 @@ def _judge_used(exercise: Exercise, answer: Answer, seconds: float) -> Verdict:
         return Verdict(False, f"{name}: no result within {seconds:g} seconds")
     (got,) = ran.outcomes
     if got.raised:
-        return Verdict(False, f"{name}: {str(got.raised).removeprefix(f'{name}: ')}")
+        return Verdict(False, f"{name}: {cut(str(got.raised).removeprefix(f'{name}: '))}")
     if got.value == use(exercise.reference):
         return Verdict(True, f"{name}: {got.value}")
     known = [sentence for sentence, wrong in exercise.wrong.items() if use(wrong) == got.value]
