@@ -410,6 +410,31 @@ zeros = torch.zeros
             "attention_2d: expected 3 values, got 2",
         ),
         (
+            lambda: attention_weights(zeros(4), zeros(2, 4)),
+            "attention_weights: expected queries [..., T, d], got [4]",
+        ),
+        (
+            lambda: attention_weights(zeros(2, 4), zeros(4)),
+            "attention_weights: expected keys [..., S, d], got [4]",
+        ),
+        (
+            lambda: attention_weights(zeros(()), zeros(2, 4)),
+            "attention_weights: expected queries [..., T, d], got []",
+        ),
+        (
+            lambda: attention_2d(zeros(4), zeros(4), zeros(4)),
+            "attention_weights: expected queries [..., T, d], got [4]",
+        ),
+        (
+            lambda: attention_2d(zeros(2, 4), zeros(2, 4), zeros(4)),
+            "attention_2d: expected values [..., S, d], got [4]",
+        ),
+        (
+            lambda: attention_2d(zeros(2, 4), zeros(2, 4), zeros(2, 4, dtype=torch.long)),
+            "attention_2d: expected floating-point numbers, got torch.int64"
+            " (write 3.0 for 3, or call .float())",
+        ),
+        (
             lambda: CausalSelfAttention(64, 5),
             "CausalSelfAttention: expected width divisible by heads, got 64 and 5",
         ),

@@ -235,6 +235,7 @@ def test_the_command_draws_growth(capsys, monkeypatch, tmp_path):
     [
         (["nothing"], "bench: expected kinds norms, training, decoding, imports, growth, got noth"),
         (["norms", "--threads", "0"], "bench: expected threads >= 1, got 0"),
+        (["norms", "--threads", "1025"], "bench: expected at most 1024 threads, got 1025"),
         (["norms", "--device", "abacus"], "bench: expected a device that is here, cpu or cuda"),
     ],
 )

@@ -76,6 +76,12 @@ def test_a_file_that_is_something_else_is_left_alone(out, capsys, text):
     assert out.read_text() == text
 
 
+def test_a_folder_that_is_not_there(out, capsys):
+    """Said before anything is measured."""
+    assert main(["compare", str(out.parent / "none" / "designs.json"), "--quick"]) == 2
+    assert "compare: expected a folder that is there, got " in capsys.readouterr().err
+
+
 def test_an_unknown_design(out, capsys):
     assert main(["compare", str(out), "--designs", "best"]) == 2
     assert "got 'best'" in capsys.readouterr().err and not out.exists()

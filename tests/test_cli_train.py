@@ -89,6 +89,12 @@ def test_a_run_that_was_stopped_goes_on(tmp_path, monkeypatch, capsys):
         (["--lr", "-1"], "TrainConfig: expected lr > 0, got -1"),
         (["--length", "99"], "train: expected length <= max_len, 32, got 99"),
         (["--init", "he"], "TinyLM: expected init one of"),
+        (
+            ["--d-model", "200000"],
+            "train: expected a model of at most 1,000,000,000 numbers, got more",
+        ),
+        (["--batch", "9" * 23], "train: expected at most 10,000,000 tokens in the rows of a step"),
+        (["--seed", "9" * 23], "TinyLM: expected a seed from -2^63 to 2^64 - 1, got 99999"),
         (["--patience", "0"], "TrainConfig: expected patience >= 1, got 0"),
     ],
 )

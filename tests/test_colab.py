@@ -63,7 +63,7 @@ def test_the_same_source_gives_the_same_bytes(tmp_path):
 
 def test_what_cannot_be_released_is_refused(tmp_path):
     (tmp_path / "mine.txt").touch()
-    with pytest.raises(ValueError, match=r"release: expected an empty folder"):
+    with pytest.raises(ValueError, match=r"release: expected a new or an empty folder"):
         release(tmp_path)
     with pytest.raises(ValueError, match=r"release: expected a checkout of the book"):
         release(tmp_path / "out", root=tmp_path)

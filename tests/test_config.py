@@ -123,7 +123,10 @@ def test_only_n_kv_heads_may_be_left_to_the_others(name):
         # C04
         ({"norm_eps": -1e-5}, "norm_eps >= 0, got -1e-05"),
         ({"norm_eps": float("nan")}, "norm_eps >= 0, got nan"),
+        ({"norm_eps": float("inf")}, "norm_eps >= 0, got inf"),
+        ({"norm_eps": 10**400}, f"norm_eps >= 0, got {10**400}"),
         ({"rope_theta": 0}, "rope_theta > 0, got 0"),
+        ({"rope_theta": float("inf")}, "rope_theta > 0, got inf"),
         ({"rope_theta": float("nan")}, "rope_theta > 0, got nan"),
         ({"norm": "batch"}, f"norm one of {', '.join(NORM_NAMES)}, got 'batch'"),
         ({"order": "beside"}, f"order one of {', '.join(ORDER_NAMES)}, got 'beside'"),

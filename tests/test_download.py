@@ -1,5 +1,6 @@
 """download.py: pip itself, from a folder of wheels in place of a server."""
 
+import time
 import zipfile
 
 import pytest
@@ -73,3 +74,19 @@ def test_progress_is_read_from_pip(tmp_path, monkeypatch):
     monkeypatch.setattr("tqdm.tqdm", Bar)
     pip_download("x==1", tmp_path)
     assert seen == [(0, 1024), (512, 1024), (1024, 1024)]
+
+
+def test_an_interruption_does_not_wait_for_pip(tmp_path, monkeypatch):
+    (tmp_path / "pip.py").write_text(
+        "import time\nprint('Progress', 1, 'of', 2, flush=True)\ntime.sleep(60)"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+    def interrupted(bar, more):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tqdm.tqdm.update", interrupted)
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        pip_download("x==1", tmp_path)
+    assert time.monotonic() - start < 30

@@ -222,6 +222,8 @@ fit = r"tokens, merges and ids that fit together, got "
             changed("add_bos_token", True) | {"tokenizer.ggml.bos_token_id": "x"},
             r"bos_token_id, for texts that begin with it, got 'x'",
         ),
+        (changed("add_bos_token", True) | {"tokenizer.ggml.bos_token_id": -1}, fit + "TypeError"),
+        (changed("tokens", ["a" * 1001]), r"tokens of at most 1000 characters, got 1001"),
         ({**SENTENCE_PIECE, "tokenizer.ggml.scores": [0.0]}, fit + "IndexError"),
         ({**SENTENCE_PIECE, "tokenizer.ggml.unknown_token_id": 999}, fit + "IndexError"),
     ],

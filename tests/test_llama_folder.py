@@ -218,6 +218,8 @@ def test_defaults_are_those_of_the_library(tmp_path):
             r"max_position_embeddings a whole number >= 1, got None",
         ),
         ({"rms_norm_eps": True}, r"rms_norm_eps a number, got True"),
+        ({"rope_theta": 10**400}, r"rope_theta a number, got 1000"),
+        ({"rms_norm_eps": float("inf")}, r"rms_norm_eps a number, got inf"),
         ({"num_hidden_layers": 10**9}, r"tensors for 1000000000 layers, got 20 tensors"),
         (
             {"num_hidden_layers": 1},

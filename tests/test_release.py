@@ -164,6 +164,14 @@ def test_an_empty_folder_will_do_and_others_are_left_alone(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "full", "out"]
 
 
+def test_the_folder_one_is_in_is_left_alone(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for out in (Path("."), tmp_path):
+        with pytest.raises(ValueError, match="release: expected a new or an empty folder, got"):
+            release.release(out)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("write", [release.release, release.nbgrader])
 def test_all_or_nothing(tmp_path, monkeypatch, write):
     def fails(notebook):

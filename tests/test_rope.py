@@ -196,6 +196,25 @@ one = torch.tensor([1])
             lambda: rope_angles(one, 0),
             "rope_angles: expected an even head width, got 0 (RoPE turns pairs of coordinates)",
         ),
+        (lambda: rope_angles(torch.tensor(3), 4), "rope_angles: expected [T], got []"),
+        (lambda: rope_angles(torch.zeros(2, 3), 4), "rope_angles: expected [T], got [2, 3]"),
+        (lambda: rotate(torch.zeros(1, 4), one), "rotate: expected [T, d/2], got [1]"),
+        (
+            lambda: rotate(torch.zeros(()), rope_angles(one, 4)),
+            "rotate: expected [..., 1, 4], got []",
+        ),
+        (
+            lambda: apply_rope(torch.zeros(4), torch.zeros(4)),
+            "apply_rope: expected queries [..., T, d], got [4]",
+        ),
+        (
+            lambda: apply_rope(torch.zeros(()), torch.zeros(3, 4), torch.arange(3)),
+            "apply_rope: expected queries [..., T, d], got []",
+        ),
+        (
+            lambda: apply_rope(torch.zeros(3, 4), torch.zeros(4)),
+            "rotate: expected [..., 3, 4], got [4]",
+        ),
         (lambda: rope_angles(one, 4, 0), "rope_angles: expected theta > 0, got 0"),
         (lambda: rope_angles(one, 4, math.nan), "rope_angles: expected theta > 0, got nan"),
         (

@@ -10,6 +10,7 @@ from tiny_lm.shapes import (
     expect_axes,
     expect_floats,
     expect_same_shape,
+    expect_seed,
     expect_width,
     fail,
     shape_of,
@@ -106,6 +107,18 @@ def test_shapes_are_the_same_or_not(one, other):
         assert message(expect_same_shape, "add", x, change) == (
             f"add: expected {one}, got {other} (a branch must project back to the stream's width)"
         )
+
+
+@pytest.mark.parametrize("seed", [0, -1, 2**64 - 1, -(2**63)])
+def test_every_seed_of_64_bits_is_one(seed):
+    expect_seed("X", seed)
+    torch.Generator().manual_seed(seed)
+
+
+@pytest.mark.parametrize("seed", [2**64, -(2**63) - 1, 10**30])
+def test_a_seed_of_more_bits_is_named(seed):
+    expected = f"X: expected a seed from -2^63 to 2^64 - 1, got {seed}"
+    assert message(expect_seed, "X", seed) == expected
 
 
 def test_same_shape_across_libraries():

@@ -117,6 +117,42 @@ def test_from_file_reads_a_tokenizer_json(tmp_path):
         BytePairTokenizer.from_file(path, "<eos>")
 
 
+def test_half_a_character_is_no_end_token(tmp_path):
+    """JSON can hold one, in tokenizer_config.json."""
+    path = tmp_path / "tokenizer.json"
+    path.write_text(byte_pairs._tokenizer.to_str(), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"expected an end token of the vocabulary, got '\\ud800'"):
+        BytePairTokenizer.from_file(path, "\ud800")
+
+
+@pytest.mark.parametrize("wrong", [0, 2**31])
+def test_ids_are_different_and_none_is_huge(tmp_path, wrong):
+    """Written again, the one would lose a token, and the other would be a list of 2^31 places."""
+    path, whole = tmp_path / "tokenizer.json", json.loads(byte_pairs._tokenizer.to_str())
+    whole["model"]["vocab"]["z"] = wrong
+    path.write_text(json.dumps(whole), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"expected different ids up to 10,000,000, got others in"):
+        BytePairTokenizer.from_file(path)
+
+
+@pytest.mark.parametrize("kept", ["truncation", "padding"])
+def test_a_text_is_whole_and_alone_whatever_the_file_was_last_used_for(tmp_path, kept):
+    """A file may say that texts were cut after 3 tokens, or filled up to a thousand million."""
+    settings = {
+        "truncation": {
+            "direction": "Right", "max_length": 3, "strategy": "LongestFirst", "stride": 0,
+        },
+        "padding": {
+            "strategy": {"Fixed": 10**9}, "direction": "Right", "pad_to_multiple_of": None,
+            "pad_id": 0, "pad_type_id": 0, "pad_token": "<end>",
+        },
+    }  # fmt: skip
+    path = tmp_path / "tokenizer.json"
+    whole = json.loads(byte_pairs._tokenizer.to_str()) | {kept: settings[kept]}
+    path.write_text(json.dumps(whole), encoding="utf-8")
+    assert BytePairTokenizer.from_file(path).encode(TEXT) == byte_pairs.encode(TEXT)
+
+
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"\xff\xfe", None])
 def test_from_file_refuses_other_files(tmp_path, content):
     path = tmp_path / "tokenizer.json"

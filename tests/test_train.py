@@ -319,6 +319,23 @@ def test_a_damaged_run_file_is_refused(tmp_path):
     for changes, message in (
         ({"history": "{}"}, "a history"),
         ({"history": "x"}, "a history"),
+        ({"history": History([0.5], [0.5], []).to_json()}, "a history, got .*as many losses as"),
+        (
+            {"history": History([0.5], [0.5], [1]).to_json()},
+            "a history, got .*numbers in all list",
+        ),
+        ({"history": History("a", "b", "c").to_json()}, "a history, got .*lists of numbers"),
+        ({"history": History(stopped=1).to_json()}, "a history, got .*words for why it stopped"),
+        (
+            {"history": History(evaluations=[Evaluation(0.5, 0.5, 0.5, [0.5])]).to_json()},
+            "a history, got .*whole numbers of steps",
+        ),
+        (
+            {"history": History([0.5], [0.5], [0.5]).to_json()},
+            "a history up to its last evaluation, got 0 of 1 steps",
+        ),
+        ({"run": "x"}, "the settings of a run, got 'x'"),
+        ({"run": "[1]"}, "the settings of a run"),
         ({"format": "tiny_lm"}, "the state of a training run"),
     ):
         save_file(tensors, file, metadata=header | changes)

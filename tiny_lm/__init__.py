@@ -28,6 +28,7 @@ Where to look:
     pretrained  real Llama-family checkpoints in TinyLM
     formats     how those are fetched and read: GGUF files, Hugging Face folders
     report      what a text does inside a model, and what is odd: in the terminal, as a page
+    files       a file or a folder written whole or not at all
     extras      optional packages, named when they are missing
     probes      the numbers behind the lessons, a module a chapter
     exercises   check(), the checks, reference answers and known wrong answers

@@ -40,10 +40,13 @@ def attention_weights(q: Tensor, k: Tensor, causal: bool = True) -> Tensor:
 
     With `causal`, the last query lines up with the last key and no query sees a later key.
     Scores and softmax are computed in float32 or better. Raises ValueError for widths that differ,
-    and for more queries than keys when causal (the first queries would see nothing).
+    for a query or a key without its axis of positions, and for more queries than keys when causal
+    (the first queries would see nothing).
     """
-    expect_floats("attention_weights", q)
-    expect_floats("attention_weights", k)
+    for name, x in (("queries [..., T, d]", q), ("keys [..., S, d]", k)):
+        expect_floats("attention_weights", x)
+        if x.ndim < 2:
+            fail("attention_weights", name, shape_of(x))
     if q.shape[-1] != k.shape[-1]:
         fail("attention_weights", f"keys [..., {q.shape[-1]}]", shape_of(k))
     queries, keys = q.shape[-2], k.shape[-2]
@@ -65,9 +68,12 @@ def attention_2d(q: Tensor, k: Tensor, v: Tensor, causal: bool = True) -> tuple[
     Returns (context, weights), weights `[..., T, S]`. Raises ValueError as attention_weights does,
     and when there are not as many values as keys.
     """
+    weights = attention_weights(q, k, causal)
+    expect_floats("attention_2d", v)
+    if v.ndim < 2:
+        fail("attention_2d", "values [..., S, d]", shape_of(v))
     if k.shape[-2] != v.shape[-2]:
         fail("attention_2d", f"{k.shape[-2]} values", v.shape[-2])
-    weights = attention_weights(q, k, causal)
     return weights @ v, weights
 
 

@@ -7,8 +7,6 @@ followed by the bytes of the tensors.
 from __future__ import annotations
 
 import json
-import os
-import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -19,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 from tiny_lm.config import ModelConfig
 from tiny_lm.extras import need
+from tiny_lm.files import replacing
 from tiny_lm.model import TinyLM
 from tiny_lm.shapes import fail
 from tiny_lm.tokenizer import BytePairTokenizer, CharTokenizer, Tokenizer, from_json
@@ -56,20 +55,13 @@ def save(
 def write(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> None:
     """Write a .safetensors file, all of it or nothing. Raises OSError as the disk does."""
     safetensors, save_file = need("safetensors"), need("safetensors.torch").save_file
-    # In the same folder, for only there is a rename one step.
-    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
-        unfinished.touch(exist_ok=False)
-        usual = unfinished.stat().st_mode  # safetensors makes files that only their owner can read
-        save_file(dict(tensors), unfinished, metadata=dict(header))
-        unfinished.chmod(usual)
-        with unfinished.open("rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(unfinished, path)
+        with replacing(path) as unfinished:
+            usual = unfinished.stat().st_mode  # the library's files are for their owner alone
+            save_file(dict(tensors), unfinished, metadata=dict(header))
+            unfinished.chmod(usual)
     except safetensors.SafetensorError as error:
         raise OSError(f"checkpoint.save: could not write {path}: {error}") from error
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def load(
@@ -139,7 +131,7 @@ def expect_names(who: str, expected: Iterable[str], found: Iterable[str]) -> Non
 def _config(who: str, text: str) -> ModelConfig:
     try:
         return ModelConfig(**json.loads(text))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         fail(who, "the config of a TinyLM", text[:200], str(error))
 
 

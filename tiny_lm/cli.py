@@ -1,7 +1,8 @@
 """python -m tiny_lm: the package from a terminal.
 
 Every verb imports what it needs when it runs, so that `--help` answers at once. Exit status: 0
-done, 2 the input was wrong, 1 the world was (no connection, no such package), 130 interrupted.
+done, 2 the input was wrong, 1 the world was (no connection, no such package, no room), 130
+interrupted, 143 terminated.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+        self.exit(2, f"{self.prog}: {_one_line(message)} (see {self.prog} --help)\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,8 +39,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except (ValueError, OSError, ImportError) as error:
-        print(f"tiny_lm: {error}", file=sys.stderr)
+        print("tiny_lm:", _one_line(str(error)), file=sys.stderr)
         return 2 if isinstance(error, ValueError) else 1
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "allocate" not in str(error):
+            raise  # torch has no kind of its own for a full memory
+        print("tiny_lm: not enough memory for this", file=sys.stderr)
+        return 1
+
+
+def _one_line(message: str) -> str:
+    """As one line, whatever was typed or read."""
+    return " ".join(message.splitlines())
 
 
 def _parser() -> Parser:

@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 KINDS = ("norms", "training", "decoding", "imports", "growth")
+MOST_THREADS = 1024
 PACKAGES = ("torch", "numpy", "transformers", "litgpt", "x-transformers", "safetensors")
 
 
@@ -33,6 +34,8 @@ def run(chosen: argparse.Namespace) -> int:
         fail("bench", f"kinds {', '.join(KINDS)}", unknown[0])
     if min(chosen.threads) < 1:
         fail("bench", "threads >= 1", min(chosen.threads))
+    if max(chosen.threads) > MOST_THREADS:
+        fail("bench", f"at most {MOST_THREADS} threads", max(chosen.threads))
     import torch
 
     if chosen.device not in ("cpu", "cuda") or (
@@ -92,10 +95,12 @@ def _growth(chosen: argparse.Namespace) -> str:
         with _bar(repetitions, f"growth with {name}") as bar:
             grown.append(growth.measure(name, repetitions, bar.update))
     if chosen.out:
+        from tiny_lm.files import replacing
         from tiny_lm.plots.growth import GrowthPicture
         from tiny_lm.plots.picture import png_bytes
 
-        chosen.out.write_bytes(png_bytes(GrowthPicture(grown).pixels()))
+        with replacing(chosen.out) as unfinished:
+            unfinished.write_bytes(png_bytes(GrowthPicture(grown).pixels()))
     work = "forward and backward, 1 thread"
     return f"growth, {work}, fastest of {repetitions}\n{growth.table(grown)}"
 

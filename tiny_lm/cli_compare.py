@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from pathlib import Path
 from typing import Any
 
+from tiny_lm.files import replacing
 from tiny_lm.shapes import fail
 
 
@@ -28,15 +28,26 @@ def run(chosen: argparse.Namespace) -> int:
     """Measure what the file lacks, keep each result at once, and print the table."""
     import torch
 
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)  # a diverged softmax would cost twenty times its time
+    try:
+        return _run(chosen)
+    finally:
+        torch.set_flush_denormal(False)
+        torch.set_num_threads(threads)
+
+
+def _run(chosen: argparse.Namespace) -> int:
     from tiny_lm.extras import need
     from tiny_lm.probes import compared, comparing
     from tiny_lm.probes.clock import machine
 
-    torch.set_num_threads(1)
-    torch.set_flush_denormal(True)  # a diverged softmax would cost twenty times its time
     plan = comparing.QUICK if chosen.quick else comparing.FULL
     names = comparing.expect_names(chosen.designs or list(comparing.DESIGNS))
-    stored = _read(chosen.out, plan.settings)
+    if not chosen.out.resolve().parent.is_dir():
+        fail("compare", "a folder that is there", chosen.out.parent)
+    stored = _read(chosen.out, plan)
     with need("tqdm").tqdm(unit="run", desc=chosen.out.name) as bar:
         while jobs := plan.jobs(names, stored["results"]):
             bar.total = bar.n + len(jobs)
@@ -54,21 +65,21 @@ def run(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def _read(path: Path, settings: str) -> dict[str, Any]:
+def _read(path: Path, plan: Any) -> dict[str, Any]:
     if not path.exists():
-        return {"settings": settings, "machine": "", "results": {}}
+        return {"settings": plan.settings, "machine": "", "results": {}}
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
-        known = stored["settings"]
-    except (ValueError, KeyError, TypeError):
+        known, machine, results = (stored[key] for key in ("settings", "machine", "results"))
+        results = plan.results(results)
+        machine.encode()  # JSON can hold half a character, which no terminal can show
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         fail("compare", f"results of this command in {path}", "something else")
-    if known != settings:
-        fail("compare", f"results with these settings in {path}", known, "name another file")
-    return stored
+    if known != plan.settings:
+        fail("compare", f"results with these settings in {path}", repr(known), "name another file")
+    return {"settings": known, "machine": machine, "results": results}
 
 
 def _write(path: Path, stored: dict[str, Any]) -> None:
-    """Replace the file in one step."""
-    unfinished = path.with_name(path.name + ".part")
-    unfinished.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
-    os.replace(unfinished, path)
+    with replacing(path) as unfinished:
+        unfinished.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")

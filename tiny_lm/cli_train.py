@@ -15,6 +15,7 @@ from tiny_lm.shapes import fail
 
 # What trains to the floor of the stories in about a minute on one core.
 STORIES_MODEL = {"max_len": 128, "n_layers": 4, "d_model": 48, "n_heads": 4, "d_ff": 128}
+MOST_NUMBERS, MOST_TOKENS = 10**9, 10**7
 NOT_OPTIONS = ("vocab_size", "n_kv_heads", "tied", "betas", "patience")
 GROUPS = {"the model": ModelConfig, "the training": TrainConfig}
 
@@ -70,8 +71,9 @@ def _run(chosen: argparse.Namespace, first: bool) -> int:
     corpus = _corpus(chosen)
     sizes, plan = ({n: getattr(chosen, n) for n in _defaults(c)} for c in GROUPS.values())
     config = ModelConfig(vocab_size=corpus.tokenizer.vocab_size, **sizes)
-    model = TinyLM(config, seed=chosen.seed, init=chosen.init)
     plan = TrainConfig(patience=chosen.patience, **plan)
+    _expect_small(config, plan)
+    model = TinyLM(config, seed=chosen.seed, init=chosen.init)
     run_file = chosen.out.with_name(chosen.out.name + ".run")
     with _Bar(plan.steps, show=first) as bar:
         history = train(model, corpus, plan, on_step=bar, run_file=run_file)
@@ -84,6 +86,15 @@ def _run(chosen: argparse.Namespace, first: bool) -> int:
     run_file.unlink(missing_ok=True)
     print(_summary(chosen, corpus, plan.length, history))
     return 0
+
+
+def _expect_small(config: ModelConfig, plan: TrainConfig) -> None:
+    """Refuse what would fill the memory, or take for ever, before it begins to."""
+    block = 4 * config.d_model**2 + 3 * config.d_model * config.d_ff
+    if config.vocab_size * config.d_model + config.n_layers * block > MOST_NUMBERS:
+        fail("train", f"a model of at most {MOST_NUMBERS:,} numbers", "more")
+    if max(plan.batch, plan.eval_rows) * plan.length > MOST_TOKENS:
+        fail("train", f"at most {MOST_TOKENS:,} tokens in the rows of a step", "more")
 
 
 def _summary(chosen: argparse.Namespace, corpus, length: int, history) -> str:

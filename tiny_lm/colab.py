@@ -8,6 +8,7 @@ import textwrap
 import zipfile
 from pathlib import Path
 
+from tiny_lm.files import filling
 from tiny_lm.host import ROOT
 from tiny_lm.notebook_files import Cell, read, source, write
 from tiny_lm.shapes import fail
@@ -37,22 +38,19 @@ def release(out: Path, root: Path = ROOT) -> list[Path]:
     """Write each notebook with the package inside it; returns what was written.
 
     Such a notebook needs nothing but what Colab has. The same source gives the same bytes. Raises
-    ValueError where there are no notebooks, or where `out` is a folder with something in it.
+    ValueError where there are no notebooks, or where `out` is not new or empty; then nothing is
+    written.
     """
     notebooks = sorted((root / "notebooks").glob("[0-9]*.ipynb"))
     if not notebooks:
         fail("release", "a checkout of the book", root)
-    if out.exists() and any(out.iterdir()):
-        fail("release", "an empty folder", out)
     package = "\n".join(textwrap.wrap(base64.b64encode(packed(root / "tiny_lm")).decode(), 100))
-    out.mkdir(parents=True, exist_ok=True)
-    written = []
-    for path in notebooks:
-        notebook = read(path)
-        _pack(notebook["cells"][1], package)
-        write(notebook, out / path.name)
-        written.append(out / path.name)
-    return written
+    with filling("release", out) as folder:
+        for path in notebooks:
+            notebook = read(path)
+            _pack(notebook["cells"][1], package)
+            write(notebook, folder / path.name)
+    return [out / path.name for path in notebooks]
 
 
 def packed(package: Path) -> bytes:

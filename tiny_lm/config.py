@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import cos, inf, pi
+from sys import float_info
 
 from tiny_lm.shapes import fail
 
@@ -52,9 +53,9 @@ class ModelConfig:
             fail(who, "an even head width", f"{self.d_head}", "RoPE turns pairs of coordinates")
         if self.n_kv_heads is not None and self.n_heads % self.n_kv_heads:
             fail(who, "n_heads divisible by n_kv_heads", f"{self.n_heads} and {self.n_kv_heads}")
-        if not self.norm_eps >= 0:
+        if not 0 <= self.norm_eps <= float_info.max:
             fail(who, "norm_eps >= 0", self.norm_eps)
-        if not self.rope_theta > 0:
+        if not 0 < self.rope_theta <= float_info.max:
             fail(who, "rope_theta > 0", self.rope_theta)
         if self.norm not in NORM_NAMES:
             fail(who, f"norm one of {', '.join(NORM_NAMES)}", repr(self.norm))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tiny_lm.model import TinyLM
-from tiny_lm.shapes import fail, shape_of
+from tiny_lm.shapes import expect_seed, fail, shape_of
 
 
 def generate(
@@ -56,6 +56,7 @@ def stream(
     _expect_settings(V, temperature, top_k, top_p)
     if stop_id is not None and stop_id not in range(V):
         fail("generate", f"stop_id 0 … {V - 1}", stop_id)
+    expect_seed("generate", seed)
     settings = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     generator = torch.Generator().manual_seed(seed)
     steps = _steps(model, tokens, new, settings, generator, use_cache, stop_id)

@@ -52,7 +52,24 @@ class History:
 
     @classmethod
     def from_json(cls, text: str) -> History:
-        """The history that wrote this; every number is the same to the last bit."""
+        """The history that wrote this; every number is the same to the last bit.
+
+        Raises ValueError, TypeError or KeyError for what is no history.
+        """
         found = json.loads(text)
         found["evaluations"] = [Evaluation(**e) for e in found["evaluations"]]
-        return cls(**found)
+        history = cls(**found)
+        lists = [history.loss, history.grad_norm, history.lr]
+        if len({len(numbers) for numbers in lists}) > 1:
+            raise ValueError("as many losses as gradient norms and learning rates")
+        lists += [[e.loss, e.update_ratio] for e in history.evaluations]
+        lists += [[history.seconds], *(e.stream_rms for e in history.evaluations)]
+        if not all(isinstance(numbers, list) for numbers in lists):
+            raise TypeError("lists of numbers")
+        if not all(isinstance(number, float) for numbers in lists for number in numbers):
+            raise TypeError("numbers in all lists")
+        if not all(isinstance(e.step, int) for e in history.evaluations):
+            raise TypeError("whole numbers of steps")
+        if not isinstance(history.stopped, str):
+            raise TypeError("words for why it stopped")
+        return history

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from tiny_lm.files import replacing
 from tiny_lm.notebook_files import Notebook, read, source, write
 from tiny_lm.shapes import fail
 
@@ -34,9 +35,9 @@ def host(url: str, root: Path = ROOT, branch: str = "main") -> list[Path]:
     notebooks = sorted((root / "notebooks").glob("[0-9]*.ipynb"))
     if not pyproject.exists() or not notebooks:
         fail("host", "a checkout of the book", root)
+    found = {path: read(path) for path in notebooks}  # all of them, before anything is written
     changed = [pyproject] if _set_project(pyproject, url) else []
-    for path in notebooks:
-        notebook = read(path)
+    for path, notebook in found.items():
         before = [source(cell) for cell in notebook["cells"][:2]]
         _set_badge(notebook, path.name, url, branch)
         _set_source(notebook, url)
@@ -53,7 +54,8 @@ def _set_project(path: Path, url: str) -> bool:
         entry = f'\n[project.urls]\nRepository = "{url}"\n'
         after = after.replace(BEFORE, entry + BEFORE)
     if after != before:
-        path.write_text(after, encoding="utf-8")
+        with replacing(path) as unfinished:
+            unfinished.write_text(after, encoding="utf-8")
     return after != before
 
 

@@ -8,7 +8,7 @@ from math import sqrt
 import torch
 from torch import Tensor, nn
 
-from tiny_lm.shapes import fail
+from tiny_lm.shapes import expect_seed, fail
 
 WRITES_TO_STREAM = ("out_proj.weight", "down_proj.weight")
 
@@ -46,10 +46,11 @@ INITS: dict[str, Callable[[str, Tensor, int], float]] = {
 def draw(model: nn.Module, init: str, layers: int, seed: int) -> None:
     """Draw every matrix of a model in place, in the order of its names; gains stay as they are.
 
-    Raises ValueError for an unknown `init`.
+    Raises ValueError for an unknown `init` and a seed of more than 64 bits.
     """
     if init not in INITS:
         fail("TinyLM", f"init one of {', '.join(INITS)}", repr(init))
+    expect_seed("TinyLM", seed)
     generator = torch.Generator().manual_seed(seed)
     for name, weight in model.named_parameters():
         if weight.ndim >= 2:

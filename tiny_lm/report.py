@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from textwrap import wrap
 
+from tiny_lm.files import replacing
 from tiny_lm.generate import probabilities
 from tiny_lm.model import TinyLM
 from tiny_lm.probes import streams
@@ -62,12 +61,8 @@ def write_page(
         fail("inspect", "a folder", folder, "there is something else")
     page = _page(found, title, tokenizer)
     folder.mkdir(parents=True, exist_ok=True)
-    unfinished = folder / f".{PAGE}.{secrets.token_hex(4)}.part"
-    try:
+    with replacing(folder / PAGE) as unfinished:
         unfinished.write_text(page, encoding="utf-8")
-        os.replace(unfinished, folder / PAGE)
-    finally:
-        unfinished.unlink(missing_ok=True)
     return folder / PAGE
 
 

@@ -18,7 +18,7 @@ from torch.optim import Optimizer
 from tiny_lm.checkpoint import expect_names, write
 from tiny_lm.extras import need
 from tiny_lm.history import History
-from tiny_lm.shapes import fail
+from tiny_lm.shapes import fail, shape_of
 
 MEANS = ("exp_avg", "exp_avg_sq")  # as AdamW calls them
 
@@ -57,11 +57,13 @@ def load(path: str | Path, run: Mapping[str, Any], model: Module, optimizer: Opt
     _expect_same_run(path, header.get("run", "{}"), run)
     history = _history(header.get("history", ""))
     weights = dict(model.named_parameters())
-    expected = {f"{k}.{n}": list(p.shape) for n, p in weights.items() for k in ("weight", *MEANS)}
+    expected = {f"{k}.{n}": p for n, p in weights.items() for k in ("weight", *MEANS)}
     expect_names(who, expected, tensors)
-    for name, shape in expected.items():
-        if list(tensors[name].shape) != shape:
-            fail(who, f"{name} {shape}", list(tensors[name].shape))
+    for name, weight in expected.items():
+        if (shape := shape_of(tensors[name])) != shape_of(weight):
+            fail(who, f"{name} {shape_of(weight)}", shape)
+        if tensors[name].dtype != weight.dtype:
+            fail(who, f"{name} in {weight.dtype}", tensors[name].dtype)
     with torch.no_grad():
         for name, weight in weights.items():
             weight.copy_(tensors[f"weight.{name}"])
@@ -72,13 +74,21 @@ def load(path: str | Path, run: Mapping[str, Any], model: Module, optimizer: Opt
 
 def _history(text: str) -> History:
     try:
-        return History.from_json(text)
-    except (ValueError, TypeError, KeyError) as error:
+        history = History.from_json(text)
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         fail("resume.load", "a history", repr(text[:40]), str(error))
+    looked = history.evaluations[-1].step if history.evaluations else 0
+    if looked != len(history.loss) and not history.stopped.startswith("not finite"):
+        got = f"{looked} of {len(history.loss)} steps"  # the file is written at an evaluation
+        fail("resume.load", "a history up to its last evaluation", got)
+    return history
 
 
 def _expect_same_run(path: Path, found: str, run: Mapping[str, Any]) -> None:
-    known, asked = json.loads(found), json.loads(_text(run))
+    try:
+        known, asked = dict(json.loads(found)), json.loads(_text(run))
+    except (ValueError, TypeError, RecursionError) as error:
+        fail("resume.load", "the settings of a run", repr(found[:40]), str(error))
     for name, setting in asked.items():
         if known.get(name) != setting:
             hint = f"remove {path} to start again"

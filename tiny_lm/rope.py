@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from tiny_lm.shapes import expect_floats, fail, shape_of
+from tiny_lm.shapes import expect_axes, expect_floats, fail, shape_of
 
 
 def rope_angles(positions: Tensor, width: int, theta: float = 10_000.0) -> Tensor:
@@ -18,8 +18,9 @@ def rope_angles(positions: Tensor, width: int, theta: float = 10_000.0) -> Tenso
     angle(t, i) = t · theta^(−2i / width)
 
     Computed in float64: at position 100,000 a float32 angle would be off by 0.004 radians.
-    Raises ValueError for an odd width or a theta that is not positive.
+    Raises ValueError for positions of another shape, an odd width or a theta that is not positive.
     """
+    expect_axes("rope_angles", positions, "T")
     if width < 2 or width % 2:
         fail("rope_angles", "an even head width", width, "RoPE turns pairs of coordinates")
     if not theta > 0:
@@ -34,6 +35,7 @@ def rotate(x: Tensor, angles: Tensor) -> Tensor:
     (a, b) -> (a·cos − b·sin, a·sin + b·cos), computed in float32 or better; lengths are kept.
     """
     expect_floats("rotate", x)
+    expect_axes("rotate", angles, "T d/2")
     if x.ndim < 2 or (x.shape[-2], x.shape[-1]) != (angles.shape[0], 2 * angles.shape[1]):
         fail("rotate", f"[..., {angles.shape[0]}, {2 * angles.shape[1]}]", shape_of(x))
     wide = torch.promote_types(x.dtype, torch.float32)
@@ -51,6 +53,8 @@ def apply_rope(
     `positions` is `[T]`, 0 … T − 1 if not given. A score between a query and a key then depends
     only on how far apart they are. Raises ValueError when the shapes do not fit.
     """
+    if q.ndim < 2:
+        fail("apply_rope", "queries [..., T, d]", shape_of(q))
     if positions is None:
         positions = torch.arange(q.shape[-2], device=q.device)
     angles = rope_angles(positions, q.shape[-1], theta)

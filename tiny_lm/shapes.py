@@ -47,6 +47,12 @@ def expect_axes(who: str, x: Any, axes: str) -> None:
         fail(who, "[" + ", ".join(names) + "]", shape_of(x))
 
 
+def expect_seed(who: str, seed: int) -> None:
+    """Raise ValueError unless torch can draw from this seed: it has 64 bits for it."""
+    if not -(2**63) <= seed < 2**64:
+        fail(who, "a seed from -2^63 to 2^64 - 1", seed)
+
+
 def expect_id(who: str, i: Any, known: range) -> int:
     """A token id as an int; raises ValueError unless it is in `known`."""
     if int(i) not in known:

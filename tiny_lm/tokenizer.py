@@ -15,6 +15,8 @@ from tiny_lm.extras import need
 from tiny_lm.shapes import expect_id, fail
 from tiny_lm.words import WordTokenizer
 
+LARGEST_ID = 10_000_000  # vocabularies have a few hundred thousand tokens at most
+
 
 class Tokenizer(Protocol):
     """What the rest of the package asks of a tokenizer."""
@@ -120,7 +122,10 @@ class BytePairTokenizer:
         except (OSError, UnicodeDecodeError) as error:
             fail("BytePairTokenizer", "a tokenizer.json", path, str(error))
         tokenizer = _parsed(text, str(path))
-        end_id = tokenizer.token_to_id(end) if isinstance(end, str) else end
+        try:
+            end_id = tokenizer.token_to_id(end) if isinstance(end, str) else end
+        except UnicodeEncodeError:  # half a character, which JSON can hold and no token is
+            end_id = None
         if end is not None and end_id is None:
             fail("BytePairTokenizer", "an end token of the vocabulary", repr(end))
         return cls(tokenizer, end_id)
@@ -161,7 +166,7 @@ def from_json(text: str) -> CharTokenizer | WordTokenizer | BytePairTokenizer:
     """
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     match found:
         case {"kind": "characters", "characters": str(characters)}:
@@ -200,6 +205,16 @@ def _parsed(text: str, what: str) -> Any:
     from tokenizers import Tokenizer
 
     try:
-        return Tokenizer.from_str(text)
-    except Exception as error:  # the library raises no narrower kind
+        tokenizer = Tokenizer.from_str(text)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # the library raises no narrower kind; a panic is no Exception
         fail("BytePairTokenizer", "a tokenizer.json", what, str(error))
+    # What `tokenizers` writes again is a list from 0 to the largest id, in which each id has one
+    # token; it ends the process where that list is too long.
+    ids = tokenizer.get_vocab().values()
+    if len(set(ids)) < len(ids) or max(ids, default=0) > LARGEST_ID:
+        fail("BytePairTokenizer", f"different ids up to {LARGEST_ID:,}", f"others in {what}")
+    tokenizer.no_truncation()  # a text is encoded whole, and nothing is put beside it,
+    tokenizer.no_padding()  # whatever the file was last used for
+    return tokenizer

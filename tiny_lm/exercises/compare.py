@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence, Sized
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import chain, repeat
+from reprlib import Repr
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from tiny_lm.exercises.running import Outcome, where
+from tiny_lm.exercises.running import MANY, Outcome, where
+from tiny_lm.shapes import fail, shape_of
 
 FEW = 12  # so many numbers are shown, of more only their shape
+LONG = 300  # characters or entries: longer ones are shown in part
 ROUNDING = 16  # this many last digits are rounding: sums in another order differ by a few
 
 
@@ -147,25 +150,58 @@ def _last_digit(expected: Any) -> float:
 
 
 def numbers(value: Any) -> Tensor:
-    """A number, list or tensor as float64, which holds all that the others can."""
+    """A number, list or tensor as float64, which holds all that the others can.
+
+    Raises ValueError for more numbers than an exercise has: `range(10**12)` is soon written.
+    """
+    count = value.numel() if isinstance(value, Tensor) else _count(value)
+    if count > MANY:
+        fail("check", f"at most {MANY:,} numbers", f"{count:,}")
     if isinstance(value, Tensor):
         return value.detach().to(torch.float64)
     return torch.as_tensor(value, dtype=torch.float64)
 
 
+def _count(value: Any) -> int:
+    """How many numbers nested lists hold if all are like their first ones."""
+    count = 1
+    for _ in range(64):  # as deep as arrays go: a list may hold itself
+        if not isinstance(value, Sequence) or isinstance(value, str) or not len(value):
+            break
+        count *= len(value)
+        value = value[0]
+    return count
+
+
 def show(value: Any, digits: int = 6) -> str:
     """A value as people write it, short enough for a sentence."""
     if isinstance(value, BaseException):
-        return f"{type(value).__name__}: {value}".removesuffix(": ")
+        return f"{type(value).__name__}: {cut(str(value))}".removesuffix(": ")
     if isinstance(value, str | bool):
-        return repr(value)
+        return _in_short(value)
     try:
         array = numbers(value)
     except (TypeError, ValueError, RuntimeError):
-        return repr(value)
+        if isinstance(value, Tensor):
+            return f"numbers of shape {shape_of(value)}"
+        return _in_short(value)
     if array.numel() > FEW:
         return f"numbers of shape {list(array.shape)}"
     return _rounded(array.tolist(), digits)
+
+
+def cut(text: str) -> str:
+    """A text, or its beginning where it would be a page or more."""
+    return text if len(text) <= LONG else text[:LONG] + "…"
+
+
+def _in_short(value: Any) -> str:
+    """The repr of a value, or a part of it where that would be a page or more."""
+    if isinstance(value, Sized) and len(value) > LONG:
+        short = Repr()
+        short.maxstring = short.maxother = LONG
+        return short.repr(value)
+    return cut(repr(value))
 
 
 def which_differ(expected: Tensor, got: Tensor, rtol: float, atol: float) -> str:

@@ -15,6 +15,7 @@ from tiny_lm.exercises import texts
 from tiny_lm.exercises.compare import (
     Gap,
     between,
+    cut,
     gap_of,
     is_one_of_few,
     is_rounding,
@@ -24,7 +25,7 @@ from tiny_lm.exercises.compare import (
     size_of,
     which_differ,
 )
-from tiny_lm.exercises.running import Outcome, Run, outcome, run
+from tiny_lm.exercises.running import PRINTED, Outcome, Run, outcome, run
 from tiny_lm.exercises.verdict import Verdict
 
 __all__ = ["Exercise", "Verdict", "judge"]
@@ -88,7 +89,7 @@ def judge(exercise: Exercise, answer: Answer, seconds: float = SECONDS) -> Verdi
         if not callable(answer):
             return Verdict(False, f"{exercise.name}: expected a function, got {show(answer)}")
         return _judge_function(exercise, answer, seconds)
-    except Exception as problem:
+    except (Exception, SystemExit) as problem:
         kind = type(problem).__name__
         return Verdict(False, f"{exercise.name}: the answer could not be compared ({kind})")
 
@@ -172,7 +173,8 @@ def _printed(ran: Run) -> list[str]:
         return []
     first, *more = ran.printed.strip().splitlines()
     first = first if len(first) <= 60 else first[:60] + "…"
-    rest = f", and {len(more)} more" if more else ""
+    count = len(more) if len(ran.printed) < PRINTED else "much"
+    rest = f", and {count} more" if more else ""
     return [f"It prints while it is checked: {first!r}{rest}"]
 
 
@@ -211,7 +213,7 @@ def _judge_used(exercise: Exercise, answer: Answer, seconds: float) -> Verdict:
         return Verdict(False, f"{name}: no result within {seconds:g} seconds")
     (got,) = ran.outcomes
     if got.raised:
-        return Verdict(False, f"{name}: {str(got.raised).removeprefix(f'{name}: ')}")
+        return Verdict(False, f"{name}: {cut(str(got.raised).removeprefix(f'{name}: '))}")
     if got.value == use(exercise.reference):
         return Verdict(True, f"{name}: {got.value}")
     known = [sentence for sentence, wrong in exercise.wrong.items() if use(wrong) == got.value]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from tiny_lm.exercises.core import Exercise
 
@@ -23,6 +23,8 @@ REASONS = {
 
 def _judged(answer: str | Sequence[str]) -> str:
     """The reasons for all letters that are judged wrongly."""
+    if not isinstance(answer, Collection):  # such as a generator, which may have no end
+        raise ValueError('expected letters from a to f, such as "af"')
     given = {letter for letter in "".join(answer).lower() if letter.isalpha()}
     if not given or not given <= set(REASONS):
         raise ValueError('expected letters from a to f, such as "af"')

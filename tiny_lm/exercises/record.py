@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from tiny_lm.exercises.core import Exercise
 from tiny_lm.extras import need
+from tiny_lm.files import replacing
 
 PACKAGE = Path(__file__).resolve().parents[1]
 # A Jupyter server tells a kernel which document somebody opened, in its environment; so does VS
@@ -65,7 +65,7 @@ class Record:
             return {}
         except OSError as problem:
             self.note = f"not kept: {problem}"
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
             aside = self.path.with_suffix(".damaged")
             with suppress(OSError):
                 os.replace(self.path, aside)
@@ -93,15 +93,8 @@ class Record:
             return
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            # Beside the target, so that replacing is one step: no reader sees half a file.
-            handle, name = tempfile.mkstemp(dir=self.path.parent, suffix=".part")
-            try:
-                with os.fdopen(handle, "w", encoding="utf-8") as file:
-                    json.dump(entries, file, indent=1)
-                os.replace(name, self.path)
-            finally:
-                with suppress(FileNotFoundError):
-                    os.unlink(name)
+            with replacing(self.path) as unfinished:
+                unfinished.write_text(json.dumps(entries, indent=1), encoding="utf-8")
         except OSError as problem:
             self.note = f"not kept: {problem}"
 

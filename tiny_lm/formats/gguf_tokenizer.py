@@ -13,6 +13,7 @@ from tiny_lm.extras import need
 from tiny_lm.shapes import fail
 from tiny_lm.tokenizer import BytePairTokenizer
 
+LONGEST = 1000  # characters of a token; every way to cut one in two is looked at
 CONTROL, USER_DEFINED = 3, 4  # values of tokenizer.ggml.token_type that are never cut up
 
 # How text is cut before pairs are merged, by the file's name for it. The pattern is that of the
@@ -45,6 +46,8 @@ def gguf_tokenizer(metadata: Mapping[str, Any]) -> BytePairTokenizer | None:
     tokens = found.get("tokens")
     if not isinstance(tokens, list) or len(set(map(str, tokens))) != len(tokens) or not tokens:
         fail("GGUF tokenizer", "a list of different tokens", type(tokens).__name__)
+    if (longest := max(map(len, map(str, tokens)))) > LONGEST:
+        fail("GGUF tokenizer", f"tokens of at most {LONGEST} characters", longest)
     builders = {"gpt2": _byte_level, "llama": _sentence_piece}
     if not isinstance(family, str) or family not in builders:
         fail("GGUF tokenizer", f"a family of {' or '.join(builders)}", repr(family))
@@ -138,6 +141,9 @@ def _add_begin(tokenizer: Any, tokens: list[str], begin_id: Any) -> None:
     if not isinstance(begin_id, int):
         fail("GGUF tokenizer", "bos_token_id, for texts that begin with it", repr(begin_id))
     begin = tokens[begin_id]
-    tokenizer.post_processor = TemplateProcessing(
-        single=[begin, "$A"], pair=[begin, "$A", "$B"], special_tokens=[(begin, begin_id)]
-    )
+    try:
+        tokenizer.post_processor = TemplateProcessing(
+            single=[begin, "$A"], pair=[begin, "$A", "$B"], special_tokens=[(begin, begin_id)]
+        )
+    except ValueError as error:
+        fail("GGUF tokenizer", "a token to begin a text with", repr(begin), str(error))

@@ -11,6 +11,8 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
+import torch
+
 from tiny_lm import checkpoint
 from tiny_lm.extras import need
 from tiny_lm.model import TinyLM
@@ -39,7 +41,7 @@ def fingerprint(model: TinyLM) -> str:
     """The SHA-256 of a model's weights, in the order of their names."""
     digest = hashlib.sha256()
     for _, tensor in sorted(model.state_dict().items()):
-        digest.update(tensor.contiguous().numpy())
+        digest.update(tensor.contiguous().flatten().view(torch.uint8).numpy())  # of any dtype
     return digest.hexdigest()
 
 

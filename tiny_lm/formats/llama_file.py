@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from sys import float_info
 from typing import Any
 
 import torch
@@ -92,7 +93,8 @@ class Settings:
 
     def number(self, key: str, default: float | None = None) -> float:
         value = self.get(key, default)
-        if not isinstance(value, (int, float)) or isinstance(value, bool):
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not is_number or abs(value) > float_info.max:  # an int may be larger than any float
             fail(self.who, f"{key} a number", _short(value))
         return float(value)
 

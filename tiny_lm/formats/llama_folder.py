@@ -111,7 +111,7 @@ def _theta(settings: Settings) -> float:
 def _json(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         fail(WHO, f"a readable {path.name}", path, str(error))
     if not isinstance(found, dict):
         fail(WHO, f"an object in {path.name}", type(found).__name__)

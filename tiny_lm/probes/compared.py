@@ -51,7 +51,7 @@ class Row:
     @property
     def growth(self) -> list[float]:
         """RMS of the stream at the end of the deepest stack / after its first block."""
-        return [start.stream[-1] / start.stream[1] for start in self.deepest]
+        return [s.stream[-1] / s.stream[1] if s.stream[1] else inf for s in self.deepest]
 
     @property
     def spread(self) -> list[float]:
@@ -79,6 +79,7 @@ class Comparison:
 def _row(name: str, results: Mapping[str, Any], time: list[float]) -> Row:
     mine = [key.split() for key in results if key.startswith(f"{name} ")]
     rates = sorted({float(kind[3:]) for _, kind, _ in mine if kind.startswith("lr=")})
+    rates = [r for r in rates if all(train_key(name, r, s) in results for s in SEEDS)]
     depths = sorted({int(kind[7:]) for _, kind, _ in mine if kind.startswith("blocks=")})
     budget = [results[train_key(name, LR, seed)] for seed in SEEDS]
     return Row(

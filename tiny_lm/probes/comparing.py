@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from tiny_lm.probes import clock, designs
@@ -53,6 +53,22 @@ class Plan:
                         wanted += [train_key(name, self.lower, seed) for seed in SEEDS]
                     break
         return [key for key in [*wanted, times_key(names)] if key not in known]
+
+    def results(self, found: Mapping[str, Any]) -> dict[str, Any]:
+        """Those of the results in a file that have the form that `measure` gives to them.
+
+        The others, in a file that was damaged, are measured again.
+        """
+        rates, seeds = (self.lower, LR, *self.higher), SEEDS
+        runs = {train_key(name, r, s) for name in DESIGNS for r in rates for s in seeds}
+        starts = {start_key(name, n, s) for name in DESIGNS for n in self.depths for s in seeds}
+        return {
+            key: result
+            for key, result in found.items()
+            if (key in runs and _is_one(result, designs.Trained))
+            or (key in starts and _is_start(result))
+            or (key.partition(" ")[0] == "times" and _are_times(key, result))
+        }
 
     def measure(self, key: str, names: Sequence[str]) -> Any:
         """The result of one job, ready for a JSON file."""
@@ -111,6 +127,45 @@ def expect_names(names: Sequence[str]) -> list[str]:
         if name not in DESIGNS:
             fail("compare", f"designs among {', '.join(DESIGNS)}", repr(name))
     return list(dict.fromkeys(names))
+
+
+def _is_one(found: Any, form: type) -> bool:
+    """Whether what a file holds has the fields of a dataclass, each of its type."""
+    types = {field.name: field.type for field in fields(form)}
+    return (
+        isinstance(found, dict)
+        and found.keys() == types.keys()
+        and all(_FORMS[kind](found[name]) for name, kind in types.items())
+    )
+
+
+def _are_numbers(found: Any) -> bool:
+    return isinstance(found, list) and all(isinstance(number, float) for number in found)
+
+
+_FORMS: dict[str, Callable[[Any], bool]] = {
+    "float": lambda found: isinstance(found, float),
+    "int": lambda found: isinstance(found, int),
+    "list[float]": _are_numbers,
+}
+
+
+def _is_start(found: Any) -> bool:
+    """One more of the stream than of the blocks, of which there is one at least."""
+    return (
+        _is_one(found, designs.Start)
+        and len(found["stream"]) == len(found["gradient"]) + 1
+        and bool(found["gradient"])
+    )
+
+
+def _are_times(key: str, found: Any) -> bool:
+    named = key.partition(" ")[2].split(",") if " " in key else list(DESIGNS)
+    return (
+        isinstance(found, dict)
+        and set(named) <= set(found)
+        and all(_are_numbers(times) and len(times) == 3 for times in found.values())
+    )
 
 
 def _rounded(value: Any) -> Any:

@@ -20,6 +20,7 @@ from typing import Any
 
 import ipywidgets
 
+from tiny_lm.files import replacing
 from tiny_lm.plots.calibration import SURE, CalibrationPicture
 from tiny_lm.shapes import fail
 from tiny_lm.widgets.controls import choice, slider
@@ -70,14 +71,16 @@ class Ledger:
     def earlier(self) -> dict[str, dict[str, Any]]:
         """The entries in the file, from all sessions; none if it cannot be read."""
         try:
-            return json.loads(self.file.read_text(encoding="utf-8")) if self.file else {}
-        except (OSError, ValueError):
+            found = json.loads(self.file.read_text(encoding="utf-8")) if self.file else {}
+        except (OSError, ValueError, RecursionError):
             return {}
+        return found if isinstance(found, dict) else {}
 
     def export(self, path: str | Path) -> None:
         """Write all entries, of this and earlier sessions, to a JSON file."""
         text = json.dumps(self.earlier() | self.entries, indent=1, ensure_ascii=False)
-        Path(path).write_text(text + "\n", encoding="utf-8")
+        with replacing(Path(path)) as unfinished:
+            unfinished.write_text(text + "\n", encoding="utf-8")
 
     def _judge(self, name: str) -> None:
         said, truth = self.entries[name]["said"], self.truths[name]
