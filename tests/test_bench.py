@@ -147,12 +147,23 @@ def test_without_other_libraries_or_the_model_a_line_says_so(monkeypatch):
 
 def test_the_error_of_rounded_weights_is_that_of_their_log_probabilities():
     exact, other = training.tiny(), training.tiny()
-    ids = torch.arange(9)[None]
-    assert "0.000 nats on average and 0.000 at most" in decoding.error(exact, other, ids)
+    ids = torch.arange(40)[None] % 9
+    same = decoding.error("nothing", exact, other, ids)
+    assert same == (
+        "error of nothing: log-probabilities of 39 tokens of a text differ by 0.000 nats on "
+        "average and 0.000 at most, their mean by +0.000; the likeliest token is the same at 39 "
+        "positions"
+    )
     with torch.no_grad():
         other.embedding.weight[3] *= 40  # one token becomes far more likely, or far less
-    text = decoding.error(exact, other, ids)
-    assert "of 8 tokens" in text and "0.000 at most" not in text
+        whole = [model(ids)[0, :-1].double().log_softmax(-1) for model in (exact, other)]
+    own = [log[range(39), ids[0, 1:]] for log in whole]
+    apart = (own[1] - own[0]).abs()
+    text = decoding.error("a change", exact, other, ids)
+    assert f"by {apart.mean():.3f} nats on average and {apart.max():.3f} at most" in text
+    assert f"their mean by {(own[1] - own[0]).mean():+.3f};" in text
+    assert f"the same at {(whole[0].argmax(-1) == whole[1].argmax(-1)).sum()} positions" in text
+    assert apart.max() > 1
 
 
 def test_missing_names_what_cannot_be_imported():

@@ -9,7 +9,10 @@ import torch
 from llama_writers import small_model, write_folder
 
 from tiny_lm import checkpoint, pretrained
+from tiny_lm import generate as generating
 from tiny_lm.cli import main
+from tiny_lm.fast import speed_up
+from tiny_lm.fast.eight_bits import shrink
 from tiny_lm.generate import generate
 from tiny_lm.tokenizer import CharTokenizer
 
@@ -52,6 +55,22 @@ def test_generate_hands_on_every_option(model, capsys):
     assert main(["generate", "--model", model, "ABC", *options]) == 0
     expected = expected_text("ABC", 20, temperature=0.9, top_k=20, top_p=0.8, seed=7)
     assert capsys.readouterr().out == expected + "\n"
+
+
+@pytest.mark.parametrize("weights", ["bf16", "int8"])
+def test_generate_with_rounded_weights(model, weights, capsys, monkeypatch):
+    rounded = shrink(small_model()) if weights == "int8" else speed_up(small_model().bfloat16())
+    written = generate(rounded, torch.tensor([TOKENIZER.encode("ABC")]), 9, temperature=0)
+    used = []
+    start = generating.stream
+    monkeypatch.setattr(
+        generating, "stream", lambda m, *a, **k: used.append(m) or start(m, *a, **k)
+    )
+    assert main(["generate", "--model", model, "ABC", "--new", "9", "--weights", weights]) == 0
+    assert capsys.readouterr().out == TOKENIZER.decode(written[0].tolist()) + "\n"
+    assert used[0].embedding.weight.dtype == rounded.embedding.weight.dtype
+    with pytest.raises(SystemExit):
+        main(["generate", "--model", model, "ABC", "--weights", "int4"])
 
 
 def test_generate_prints_tokens_as_they_come(model, monkeypatch):

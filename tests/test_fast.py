@@ -386,7 +386,7 @@ def test_layers_of_other_designs_are_left_alone():
     assert type(normed.q_proj.norm) is fast.FastRMSNorm
 
 
-@pytest.mark.parametrize("order", ["pre", "post", "plain", "sandwich", "deepnorm"])
+@pytest.mark.parametrize("order", ["pre", "post", "plain", "sandwich", "deepnorm", "qk_norm"])
 def test_training_takes_the_same_steps(order):
     """Three steps of AdamW in float64, where only a mistake could make a difference."""
     taught, quick = pair(small_model(order=order).double())

@@ -209,6 +209,15 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_leaves_the_weights():
     assert all(torch.equal(p, q) for p, q in zip(net.parameters(), others, strict=True))
 
 
+def test_a_first_step_that_is_not_finite_leaves_no_run_file(tmp_path):
+    net = model()
+    with torch.no_grad():
+        net.norm_final.scale[0] = math.inf
+    file = tmp_path / "run.safetensors"
+    history = train(net, CORPUS, replace(SHORT, eval_every=1), run_file=file)
+    assert history.stopped == "not finite at step 1" and list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("net", "config", "message"),
     [

@@ -35,8 +35,8 @@ def save(
     """Write model and tokenizer to one file, and return its path: all of it or nothing.
 
     A file that was there is replaced only when the new one is complete. `notes` go into its header
-    too. Raises ValueError when the model's parameters are not those of its config, and OSError as
-    the disk does.
+    too. Raises ValueError when the model's parameters are not those of its config, or not floats,
+    and OSError as the disk does.
     """
     path = Path(path).resolve()  # a link is followed, not replaced
     if path.exists() and not path.is_file():
@@ -44,6 +44,10 @@ def save(
     state = {
         name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()
     }
+    for name, tensor in state.items():
+        if not tensor.is_floating_point():
+            hint = "save a model before it is shrunk"
+            fail("checkpoint.save", f"floating-point numbers in {name}", tensor.dtype, hint)
     _expect_shapes("checkpoint.save", model.config, _shapes(state))
     header = {**(notes or {}), "format": "tiny_lm", "config": json.dumps(asdict(model.config))}
     if tokenizer is not None:

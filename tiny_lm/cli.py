@@ -77,6 +77,9 @@ def _parser() -> Parser:
         "--top-p", type=float, help="draw from the likeliest tokens that make up P (default: 1)"
     )
     verb.add_argument("--seed", type=int, default=0, help="of the draws (default: %(default)s)")
+    verb.add_argument(
+        "--weights", choices=["bf16", "int8"], help="rounded, for speed (default: as they are)"
+    )
     verb.set_defaults(run=_generate)
 
     cli_train.add(verbs.add_parser("train", help="train a small model, with its floor beside it"))
@@ -129,6 +132,11 @@ def _generate(chosen: argparse.Namespace) -> int:
         from tiny_lm.shapes import fail
 
         fail("generate", f"a tokenizer beside {chosen.model}", "none", "a prompt needs one")
+    if chosen.weights:
+        from tiny_lm.fast import eight_bits, speed_up
+
+        int8 = chosen.weights == "int8"
+        model = eight_bits.shrink(model) if int8 else speed_up(model.bfloat16())
     ids = tokenizer.encode(chosen.prompt)
     new = stream(
         model,

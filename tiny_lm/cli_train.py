@@ -1,7 +1,7 @@
 """python -m tiny_lm train: a model from a corpus, with progress, and going on after a stop.
 
 Under `torchrun --nproc-per-node N -m tiny_lm train …` the rows of each step are shared among N
-processes, and the losses are the same.
+processes, and the losses are the same. With `--shard` so are the weights.
 """
 
 from __future__ import annotations
@@ -35,6 +35,9 @@ def add(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--init", default="scaled_fan_in", help="default: %(default)s")
     verb.add_argument("--patience", type=int, help="stop after so many evaluations without gain")
     verb.add_argument("--half", action="store_true", help="keep the weights in 16 bits")
+    verb.add_argument(
+        "--shard", action="store_true", help="under torchrun: a part for each process"
+    )
     verb.add_argument("--again", action="store_true", help="train again where OUT is there already")
     for title, config in GROUPS.items():
         group = verb.add_argument_group(title)
@@ -62,6 +65,7 @@ def run(chosen: argparse.Namespace) -> int:
 def _run(chosen: argparse.Namespace, first: bool) -> int:
     from tiny_lm import checkpoint
     from tiny_lm.model import TinyLM
+    from tiny_lm.sharded import gathered, shard
     from tiny_lm.train import train
 
     if chosen.out.exists() and not chosen.again:
@@ -74,9 +78,11 @@ def _run(chosen: argparse.Namespace, first: bool) -> int:
     plan = TrainConfig(patience=chosen.patience, **plan)
     _expect_small(config, plan)
     model = TinyLM(config, seed=chosen.seed, init=chosen.init)
+    model = shard(model) if chosen.shard else model
     run_file = chosen.out.with_name(chosen.out.name + ".run")
     with _Bar(plan.steps, show=first) as bar:
         history = train(model, corpus, plan, on_step=bar, run_file=run_file)
+    model = gathered(model) if chosen.shard else model
     if not first:
         return 0
     if history.stopped.startswith("not finite"):

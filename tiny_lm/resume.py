@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn import Module
 from torch.optim import Optimizer
 
@@ -19,19 +20,24 @@ from tiny_lm.checkpoint import expect_names, write
 from tiny_lm.extras import need
 from tiny_lm.history import History
 from tiny_lm.shapes import fail, shape_of
+from tiny_lm.sharded import part, whole
 
 MEANS = ("exp_avg", "exp_avg_sq")  # as AdamW calls them
 
 
+def state(model: Module, optimizer: Optimizer) -> dict[str, Tensor]:
+    """What `save` writes: weights and AdamW's means, whole. All processes have to take part."""
+    found = {}
+    for name, weight in model.named_parameters():
+        found[f"weight.{name}"] = weight.detach()
+        found |= {f"{mean}.{name}": optimizer.state[weight][mean] for mean in MEANS}
+    return {name: whole(tensor).cpu().contiguous() for name, tensor in found.items()}
+
+
 def save(
-    path: str | Path, run: Mapping[str, Any], model: Module, optimizer: Optimizer, history: History
+    path: str | Path, run: Mapping[str, Any], tensors: Mapping[str, Tensor], history: History
 ) -> None:
     """Write the state of a run; `run` is what another run would have to share to go on from it."""
-    tensors = {}
-    for name, weight in model.named_parameters():
-        tensors[f"weight.{name}"] = weight.detach().cpu().contiguous()
-        for mean in MEANS:
-            tensors[f"{mean}.{name}"] = optimizer.state[weight][mean].cpu().contiguous()
     header = {"format": "tiny_lm run", "run": _text(run), "history": history.to_json()}
     write(Path(path).resolve(), tensors, header)
 
@@ -66,8 +72,10 @@ def load(path: str | Path, run: Mapping[str, Any], model: Module, optimizer: Opt
             fail(who, f"{name} in {weight.dtype}", tensors[name].dtype)
     with torch.no_grad():
         for name, weight in weights.items():
-            weight.copy_(tensors[f"weight.{name}"])
-            optimizer.state[weight] = {mean: tensors[f"{mean}.{name}"] for mean in MEANS}
+            weight.copy_(part(tensors[f"weight.{name}"], weight))
+            optimizer.state[weight] = {
+                mean: part(tensors[f"{mean}.{name}"], weight) for mean in MEANS
+            }
             optimizer.state[weight]["step"] = torch.tensor(float(len(history.loss)))
     return history
 

@@ -27,6 +27,7 @@ from tiny_lm.corpus import Corpus
 from tiny_lm.history import Evaluation, History
 from tiny_lm.model import TinyLM
 from tiny_lm.shapes import fail
+from tiny_lm.sharded import is_sharded, whole
 from tiny_lm.taps import Recorder
 
 __all__ = ["TrainConfig", "evaluate", "next_token_loss", "train"]
@@ -44,7 +45,8 @@ def train(
 
     With a `run_file` the state is kept there at every evaluation, and a run that finds its own
     state there goes on from it. Where torch.distributed is running, each process takes an equal
-    share of the rows. A loss that is not finite ends the run. Raises ValueError for a corpus with
+    share of the rows, and has its own copy of the model or, if it was sharded, its own part. A loss
+    that is not finite ends the run. Raises ValueError for a corpus with
     more tokens than the model has, for rows longer than its max_len, for a batch that cannot be
     shared equally, and for the run file of another run.
     """
@@ -56,7 +58,7 @@ def train(
     for part, settings in (("model", model.config), ("config", config)):
         run |= {f"{part}.{name}": value for name, value in asdict(settings).items()}
     history = resume.load(run_file, run, model, optimizer) if run_file else History()
-    replica = DistributedDataParallel(model) if world > 1 else model
+    replica = DistributedDataParallel(model) if world > 1 and not is_sharded(model) else model
     started = time.perf_counter() - history.seconds
     while len(history.loss) < config.steps and not history.stopped:
         mine = config.batch // world
@@ -64,13 +66,17 @@ def train(
         loss = next_token_loss(replica, _rows(corpus, first, mine, config.length))
         before = _matrices(model) if _evaluates(config, len(history.loss) + 1) else None
         _descend(model, optimizer, config, history, loss, world)
-        if before and not history.stopped:
+        if history.stopped:  # no step was made, and the run file keeps the last good one
+            before = None
+        if before:
             history.evaluations.append(_evaluation(model, corpus, config, history, before))
             if config.patience and history.waited >= config.patience:
                 history.stopped = f"no better for {history.waited} evaluations"
         history.seconds = time.perf_counter() - started
-        if before and run_file and rank == 0:
-            resume.save(run_file, run, model, optimizer, history)
+        if before and run_file:
+            tensors = resume.state(model, optimizer)  # of a sharded model all have a part
+            if rank == 0:
+                resume.save(run_file, run, tensors, history)
         if on_step:
             on_step(history)
     return history
@@ -110,7 +116,7 @@ def _descend(
     """One step of the optimizer, written into the history; none if the loss is not finite."""
     lr = config.lr_at(len(history.loss))
     loss.backward()
-    length = float(clip_grad_norm_(model.parameters(), config.clip))
+    length = float(whole(clip_grad_norm_(model.parameters(), config.clip)))
     mean = loss.detach().clone()
     if world > 1:
         dist.all_reduce(mean)
@@ -131,8 +137,8 @@ def _evaluation(
     model: TinyLM, corpus: Corpus, config: TrainConfig, history: History, before: list[Tensor]
 ) -> Evaluation:
     now = _matrices(model)
-    moved = sum(float((new - old).square().sum()) for new, old in zip(now, before, strict=True))
-    ratio = sqrt(moved / sum(float(old.square().sum()) for old in before))
+    moved = sum(_square(new - old) for new, old in zip(now, before, strict=True))
+    ratio = sqrt(moved / sum(map(_square, before)))
     seen = Recorder()
     with torch.no_grad():
         model(_rows(corpus, 0, 8, config.length, "valid")[:, :-1], tap=seen)
@@ -145,6 +151,10 @@ def _evaluation(
 
 def _evaluates(config: TrainConfig, step: int) -> bool:
     return step % config.eval_every == 0 or step == config.steps
+
+
+def _square(matrix: Tensor) -> float:
+    return float(whole(matrix.square().sum()))
 
 
 def _matrices(model: TinyLM) -> list[Tensor]:

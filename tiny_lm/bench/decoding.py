@@ -12,13 +12,17 @@ from torch import Tensor, nn
 
 from tiny_lm import pretrained
 from tiny_lm.bench.contest import Contest, Way, missing
+from tiny_lm.corpus import manual
 from tiny_lm.fast import speed_up
+from tiny_lm.fast.eight_bits import shrink
 from tiny_lm.generate import generate
+from tiny_lm.tokenizer import Tokenizer
 
 NAME = "smollm2-135m"
-BASE, FAST, HALF = "transformers", "tiny_lm, fast", "tiny_lm, fast, bf16 weights"
+BASE, FAST = "transformers", "tiny_lm, fast"
+HALF, EIGHT = "tiny_lm, fast, bf16 weights", "tiny_lm, fast, int8 weights"
 TEXT = "The capital of France is a city on the river Seine, and for two thousand years it has"
-NEW, PROMPT = 16, 256  # tokens
+NEW, PROMPT, READ = 32, 256, 256  # tokens
 
 
 def contests(device: str = "cpu", quick: bool = False) -> Iterator[Contest | str]:
@@ -30,14 +34,17 @@ def contests(device: str = "cpu", quick: bool = False) -> Iterator[Contest | str
             absent or [f"`python -m tiny_lm fetch {NAME}`"]
         )
         return
-    models, ids = everybody(device)
+    models, tokenizer = everybody(device)
+    ids = torch.tensor([tokenizer.encode(TEXT)], device=device)
     yield Contest(
         f"SmolLM2-135M, {NEW} tokens written with a cache",
         {name: writing(name, model, ids) for name, model in models.items()},
         {FAST: 1 / 1.5},
         3 if quick else 30,
     )
-    yield error(models[FAST], models[HALF], ids)
+    text = torch.tensor([tokenizer.encode(manual()[: 8 * READ])[: READ + 1]], device=device)
+    for name in (HALF, EIGHT):
+        yield error(name, models[FAST], models[name], text)
     long = ids.repeat(1, PROMPT)[:, :PROMPT]
     yield Contest(
         f"SmolLM2-135M, a prompt of {PROMPT} tokens to the first token",
@@ -55,31 +62,42 @@ def contests(device: str = "cpu", quick: bool = False) -> Iterator[Contest | str
     yield memory()
 
 
-def everybody(device: str) -> tuple[dict[str, nn.Module], Tensor]:
-    """The same weights as several models, and the tokens of the text: `[1, T]`."""
+def everybody(device: str) -> tuple[dict[str, nn.Module], Tokenizer]:
+    """The same weights as several models, and their tokenizer."""
     taught, tokenizer = pretrained.load(NAME)
-    quick, half = (pretrained.load(NAME)[0] for _ in range(2))
+    quick, half, eight = (pretrained.load(NAME)[0] for _ in range(3))
     models = {
         BASE: theirs().to(device),
         FAST: speed_up(quick.to(device)),
         HALF: speed_up(half.to(device, torch.bfloat16)),
+        EIGHT: shrink(eight.to(device)),
         "tiny_lm, taught": taught.to(device),
     }
-    return models, torch.tensor([tokenizer.encode(TEXT)], device=device)
+    return models, tokenizer
 
 
 @torch.no_grad()
-def error(exact: nn.Module, rounded: nn.Module, ids: Tensor) -> str:
-    """What 16-bit weights change: log-probabilities of a text's own tokens, and the likeliest."""
-    logs = [model(ids)[:, :-1].double().log_softmax(dim=-1) for model in (exact, rounded)]
+def error(name: str, exact: nn.Module, rounded: nn.Module, ids: Tensor) -> str:
+    """What rounding changes: log-probabilities of a text's own tokens, and the likeliest ones."""
+    logs = [log_probabilities(model, ids) for model in (exact, rounded)]
     own = [log.gather(-1, ids[:, 1:, None]) for log in logs]
     apart = (own[0] - own[1]).abs()
     same = (logs[0].argmax(-1) == logs[1].argmax(-1)).sum()
     return (
-        f"error of bf16 weights: log-probabilities of {apart.numel()} tokens of a text differ by "
-        f"{apart.mean():.3f} nats on average and {apart.max():.3f} at most; the likeliest token is "
-        f"the same at {same} positions"
+        f"error of {name}: log-probabilities of {apart.numel()} tokens of a text differ by "
+        f"{apart.mean():.3f} nats on average and {apart.max():.3f} at most, their mean by "
+        f"{(own[1] - own[0]).mean():+.3f}; the likeliest token is the same at {same} positions"
     )
+
+
+def log_probabilities(model: nn.Module, ids: Tensor) -> Tensor:
+    """Of every token after each position but the last: `[1, T] -> [1, T − 1, V]`, in float64.
+
+    A few positions at a time with a cache, for that takes the same way as writing does.
+    """
+    cache = model.new_cache()
+    logits = [model(part, cache=cache) for part in ids[:, :-1].split(16, dim=1)]
+    return torch.cat(logits, dim=1).double().log_softmax(dim=-1)
 
 
 def theirs() -> nn.Module:

@@ -8,6 +8,7 @@ tests/test_fast.py holds both to the same numbers.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -35,6 +36,7 @@ __all__ = [
     "side_by_side",
     "slow_down",
     "speed_up",
+    "take",
 ]
 
 
@@ -45,12 +47,19 @@ def speed_up(model: nn.Module) -> nn.Module:
     `.to(...)`, which would move them apart again: that costs time, not the right answer.
     `slow_down` is the way back. Layers of another design keep their own path.
     """
-    for module in model.modules():
-        fast = FAST.get(type(module))
-        if fast is not None and _is_made_of_plain_matrices(module):
-            module.__class__ = fast
+    take(model, FAST)
     lay_side_by_side(model)
     return model
+
+
+def take(model: nn.Module, kinds: Mapping[type[nn.Module], type[nn.Module]]) -> None:
+    """Give every layer the class that `kinds` has for its own."""
+    for module in model.modules():  # a layer before its parts
+        kind = kinds.get(type(module))
+        parts = [part for part in module.children() if isinstance(part, nn.Linear)]
+        # Projections that do more than multiply, as those of QK-norm, are for the taught path.
+        if kind is not None and all(type(part) is nn.Linear for part in parts):
+            module.__class__ = kind
 
 
 def slow_down(model: nn.Module) -> nn.Module:
@@ -60,11 +69,6 @@ def slow_down(model: nn.Module) -> nn.Module:
         if type(module) in taught:
             module.__class__ = taught[type(module)]
     return model
-
-
-def _is_made_of_plain_matrices(layer: nn.Module) -> bool:
-    """False where a matrix does more than multiply, as in QK-norm: a fast layer would skip that."""
-    return all(type(part) is nn.Linear for part in layer.children() if isinstance(part, nn.Linear))
 
 
 class FastAttention(CausalSelfAttention):
@@ -81,14 +85,14 @@ class FastAttention(CausalSelfAttention):
         expect_axes("CausalSelfAttention", x, "B T D")
         expect_width("CausalSelfAttention", x, self.width)
         H, K, d = self.heads, self.kv_heads, self.width // self.heads
-        qkv = multiply(x, side_by_side(self.q_proj, self.k_proj, self.v_proj))
+        qkv = multiply(x, self.q_proj, self.k_proj, self.v_proj)
         qk, v = qkv.unflatten(-1, (-1, d)).split([H + K, K], dim=2)  # [B, T, H + K, d], …
         start = 0 if cache is None else len(cache)
         q, k = _turn(qk, start, self.theta).split([H, K], dim=2)
         q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)  # [B, H, T, d], …
         if cache is not None:
             k, v = cache.append(k, v)
-        return multiply(_attend(q, k, v).transpose(1, 2).flatten(-2), self.out_proj.weight)
+        return multiply(_attend(q, k, v).transpose(1, 2).flatten(-2), self.out_proj)
 
 
 def _turn(x: Tensor, start: int, theta: float) -> Tensor:
@@ -165,8 +169,8 @@ class FastSwiGLU(SwiGLU):
         expect_width("SwiGLU", x, self.width)
         if torch.compiler.is_compiling():
             return super().forward(x)
-        both = multiply(x, side_by_side(self.gate_proj, self.up_proj))
-        return multiply(Gate.apply(both), self.down_proj.weight)
+        both = multiply(x, self.gate_proj, self.up_proj)
+        return multiply(Gate.apply(both), self.down_proj)
 
 
 class FastTinyLM(TinyLM):
@@ -175,8 +179,7 @@ class FastTinyLM(TinyLM):
     def logits(self, features: Tensor) -> Tensor:
         """Score every token of the vocabulary: `[..., D] -> [..., V]`."""
         expect_width("TinyLM.logits", features, self.config.d_model)
-        matrix = self.embedding.weight if self.output is None else self.output.weight
-        return multiply(features, matrix)
+        return multiply(features, self.embedding if self.output is None else self.output)
 
 
 FAST: dict[type[nn.Module], type[nn.Module]] = {

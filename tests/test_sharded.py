@@ -1,0 +1,185 @@
+"""sharded.py: a model in two parts trains as a whole one does, and becomes whole again."""
+
+import json
+import os
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from test_train import CORPUS, SHORT, TRAIN, Stop, model, stop_after
+from torch.distributed import fsdp
+from torch.testing import assert_close
+
+from tiny_lm import checkpoint, sharded
+from tiny_lm.cli import main
+from tiny_lm.history import History
+from tiny_lm.train import train
+
+needs_fsdp2 = pytest.mark.skipif(
+    not hasattr(fsdp, "fully_shard"), reason=f"torch {torch.__version__} has no fully_shard"
+)
+ROOT = Path(__file__).parents[1]
+FLAT = {"order": "rezero", "n_layers": 1}  # its fades have one number, which two can't share
+
+
+def two_processes(*command):
+    run = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    path = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
+    env = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [sys.executable, *run, *map(str, command)],
+        env=env, capture_output=True, text=True, timeout=180,
+    )  # fmt: skip
+
+
+# One script for all of it: to start two processes takes longer than what they do.
+SCRIPT = """
+import json, sys
+from pathlib import Path
+import torch, torch.distributed as dist
+from test_sharded import *
+from tiny_lm.fast import speed_up
+dist.init_process_group("gloo")
+folder, rank = Path(sys.argv[1]), dist.get_rank()
+
+def sizes(net):
+    return [p.to_local().numel() for p in net.parameters()]
+
+def done(name, net, history, **more):
+    whole = sharded.gathered(net)
+    more |= {"is_sharded": [sharded.is_sharded(net), sharded.is_sharded(whole)]}
+    more |= {"sizes": sizes(net), "history": json.loads(history.to_json())}
+    (folder / f"{name}.{rank}.json").write_text(json.dumps(more))
+    torch.save(whole.state_dict(), folder / f"{name}.{rank}.pt")
+
+net = sharded.shard(model())
+groups = [type(part).__name__ for part in net.modules() if type(part).__name__.startswith("FSDP")]
+done("straight", net, train(net, CORPUS, SHORT), groups=groups)
+net = sharded.shard(speed_up(model(**FLAT)))
+done("fast", net, train(net, CORPUS, SHORT))
+net = sharded.shard(model(seed=5))  # its weights come from the file of one process
+done("resumed", net, train(net, CORPUS, SHORT, run_file=folder / "of_one.safetensors"))
+try:
+    file = folder / "of_two.safetensors"
+    train(sharded.shard(model()), CORPUS, SHORT, run_file=file, on_step=stop_after(8))
+except Stop:
+    pass
+dist.destroy_process_group()
+"""
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """The folder where two processes left what they found."""
+    folder = tmp_path_factory.mktemp("sharded")
+    with pytest.raises(Stop):
+        file = folder / "of_one.safetensors"
+        train(model(), CORPUS, SHORT, run_file=file, on_step=stop_after(8))
+    (folder / "script.py").write_text(SCRIPT)
+    done = two_processes(folder / "script.py", folder)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder
+
+
+def of(folder, name, rank):
+    found = json.loads((folder / f"{name}.{rank}.json").read_text())
+    weights = torch.load(folder / f"{name}.{rank}.pt", weights_only=True)
+    return types.SimpleNamespace(**found), weights
+
+
+def expect_the_same(history, weights, other, wanted):
+    """Sums in float32, in another order: losses to 1e-5, gradients to 1e-4.
+
+    AdamW divides a slope by its size, so that its smallest ones carry their rounding errors along:
+    weights may differ by a hundredth of a learning rate, of the twelve that they moved.
+    """
+    assert history.loss == pytest.approx(other.loss, rel=1e-5)
+    assert history.grad_norm == pytest.approx(other.grad_norm, rel=1e-4)
+    assert max(other.grad_norm) > SHORT.clip  # so that clipping takes part
+    for one, two in zip(history.evaluations, other.evaluations, strict=True):
+        assert one.loss == pytest.approx(two.loss, rel=1e-5)
+        assert one.update_ratio == pytest.approx(two.update_ratio, rel=1e-4)
+        assert one.stream_rms == pytest.approx(two.stream_rms, rel=1e-4)
+    assert list(weights) == list(wanted)
+    for name, value in wanted.items():
+        assert_close(weights[name], value, rtol=0, atol=SHORT.lr / 100, msg=name)
+
+
+@needs_fsdp2
+@pytest.mark.parametrize(("name", "changes"), [("straight", {}), ("fast", FLAT), ("resumed", {})])
+def test_two_parts_train_as_one_whole_does(name, changes, trained):
+    net = model(**changes)
+    history = train(net, CORPUS, SHORT)
+    for rank in (0, 1):
+        found, weights = of(trained, name, rank)
+        two = History.from_json(json.dumps(found.history))
+        expect_the_same(two, weights, history, net.state_dict())
+
+
+@needs_fsdp2
+def test_each_process_keeps_its_part_alone(trained):
+    net = model()
+    (one, _), (two, _) = (of(trained, "straight", rank) for rank in (0, 1))
+    assert one.is_sharded == two.is_sharded == [True, False]
+    for first, second, p in zip(one.sizes, two.sizes, net.parameters(), strict=True):
+        assert first + second == p.numel() and first - second in (0, p[0].numel())
+    assert one.groups == ["FSDPTinyLM", *["FSDPTransformerBlock"] * 2]  # block by block
+    (one, _), (two, _) = (of(trained, "fast", rank) for rank in (0, 1))
+    assert 0 in two.sizes and 0 not in one.sizes
+
+
+@needs_fsdp2
+def test_one_process_goes_on_from_where_two_were(trained):
+    file = trained / "of_two.safetensors"
+    state = load_file(file)
+    assert all(state[f"weight.{n}"].shape == p.shape for n, p in model().named_parameters())
+    whole, resumed, steps = model(), model(seed=5), []
+    history = train(whole, CORPUS, SHORT)
+    found = train(resumed, CORPUS, SHORT, run_file=file, on_step=lambda h: steps.append(h.loss[-1]))
+    assert len(steps) == 7  # from the evaluation after step 5
+    expect_the_same(found, resumed.state_dict(), history, whole.state_dict())
+
+
+@needs_fsdp2
+def test_the_command_leaves_the_file_that_one_process_would(tmp_path):
+    one, two = tmp_path / "one.safetensors", tmp_path / "two.safetensors"
+    assert main(["train", str(one), *TRAIN.split()]) == 0
+    done = two_processes("-m", "tiny_lm", "train", two, *TRAIN.split(), "--shard")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.count("12 steps, validation loss") == 1
+    assert {path.name for path in tmp_path.iterdir()} == {one.name, two.name}
+    wanted = checkpoint.load(one)[0].state_dict()
+    for name, value in checkpoint.load(two)[0].state_dict().items():
+        assert_close(value, wanted[name], rtol=0, atol=SHORT.lr / 100, msg=name)
+
+
+@needs_fsdp2
+def test_one_process_alone_has_nobody_to_share_with(tmp_path, capsys):
+    message = "shard: expected processes started by torchrun, got one on its own"
+    with pytest.raises(ValueError, match=message):
+        sharded.shard(model())
+    assert main(["train", str(tmp_path / "m.safetensors"), *TRAIN.split(), "--shard"]) == 2
+    assert message in capsys.readouterr().err and list(tmp_path.iterdir()) == []
+
+
+def test_a_torch_without_it_says_so(monkeypatch, tmp_path, capsys):
+    name = "torch.distributed.fsdp"
+    monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    monkeypatch.setattr(torch, "__version__", "2.5.1")
+    with pytest.raises(ImportError, match=r"shard: expected torch 2.6 or newer, got 2.5.1"):
+        sharded.shard(model())
+    assert main(["train", str(tmp_path / "m.safetensors"), *TRAIN.split(), "--shard"]) == 1
+    assert "expected torch 2.6" in capsys.readouterr().err and list(tmp_path.iterdir()) == []
+
+
+def test_what_is_whole_stays_as_it_is():
+    net = model()
+    tensor = net.embedding.weight
+    assert sharded.whole(tensor) is tensor and sharded.part(tensor, tensor) is tensor
+    assert not sharded.is_sharded(net)
+    copy = sharded.gathered(net)
+    assert copy is not net and torch.equal(copy.embedding.weight, tensor)
