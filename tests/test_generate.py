@@ -52,6 +52,8 @@ def test_top_p_keeps_the_token_that_reaches_it_and_no_more():
         assert (probabilities(logits, top_p=top_p) > 0).sum() == kept, top_p
     # Four quarters are exact: half is reached by the second.
     assert probabilities(torch.zeros(4), top_p=0.5).tolist() == [0.5, 0.5, 0, 0]
+    # 1 keeps all, even those that add nothing to a sum which is 1 already.
+    assert (probabilities(torch.tensor([0.0, -100.0]), top_p=1) > 0).all()
 
 
 def test_top_k_keeps_k_tokens_even_among_equals():
@@ -153,6 +155,9 @@ def test_the_seed_decides_and_nothing_else_does():
     assert torch.equal(generate(MODEL, prompt, 12, seed=3), first)
     assert torch.equal(torch.get_rng_state(), before)
     assert not torch.equal(generate(MODEL, prompt, 12, seed=4), first)
+    zero = generate(MODEL, prompt, 12, seed=0)
+    assert torch.equal(generate(MODEL, prompt, 12), zero)
+    assert torch.equal(torch.stack(list(stream(MODEL, prompt, 12)), dim=1), zero[:, 3:])
 
 
 def test_temperature_0_is_the_argmax_of_a_full_pass():
@@ -208,8 +213,9 @@ def test_only_what_is_needed_is_computed(monkeypatch):
     monkeypatch.setattr(model, "logits", lambda f: scored.append(tuple(f.shape)) or logits(f))
     generate(model, some_tokens(2, 5), 3)
     generate(model, some_tokens(2, 5), 3, use_cache=False)
-    assert fed == [(2, 5), (2, 1), (2, 1), (2, 5), (2, 6), (2, 7)]
-    assert scored == [(2, 64)] * 6
+    list(stream(model, some_tokens(2, 5), 2))
+    assert fed == [(2, 5), (2, 1), (2, 1), (2, 5), (2, 6), (2, 7), (2, 5), (2, 1)]
+    assert scored == [(2, 64)] * 8
 
 
 # Stopping
