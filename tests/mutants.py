@@ -6,7 +6,7 @@
 
 A fault is killed when a test turns red, or when the tests take much longer than without it. One
 that survives without a reason in mutants.txt needs a better test: then the exit status is 1. The
-working tree is never changed. Needs os.fork: Linux or macOS.
+working tree is never changed. Needs os.fork: not for Windows.
 
 Tried first: mutmut 3.8 runs here (process_isolation = "forkserver"), but leaves out tables such as
 autograd's and decorated functions; cosmic-ray 8.7 starts torch anew for each mutant, in the working
@@ -33,6 +33,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from mutants_list import PACKAGE, Mutant, every, listed
+from tqdm import tqdm
 
 RECORDS = Path(__file__).with_name("mutants.txt")
 # What all tests import, and nothing of tiny_lm. It is imported once; then a fork of this process
@@ -123,7 +124,8 @@ def seconds_without_a_fault(look: partial, tests: set[str], pool: ProcessPoolExe
     """How long each file of tests takes; ends the program if one is red."""
     text = (PACKAGE / "plain.py").read_text(encoding="utf-8")
     nothing = [Mutant("plain.py", "no fault", text, (test,), "") for test in sorted(tests)]
-    found = list(pool.map(look, nothing, repeat(600.0)))
+    looks = pool.map(look, nothing, repeat(600.0))
+    found = list(tqdm(looks, "without a fault", len(nothing), unit="file"))
     for one in found:
         if one.verdict != "survived":
             sys.exit(f"without any fault: {one.verdict} {one.by}")
@@ -166,7 +168,6 @@ def main() -> int:
         parser.error("no mutant has such a name")
 
     import hypothesis
-    from tqdm import tqdm
 
     os.environ |= {"PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # the tests of a fault need none of them

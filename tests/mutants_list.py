@@ -55,7 +55,7 @@ def listed(path: Path) -> list[Mutant]:
 
 
 def _planted(file: str, tests: tuple[str, ...], record: dict[str, str]) -> Mutant:
-    text, before = (PACKAGE / file).read_text(encoding="utf-8"), record["-"]
+    text, before = (PACKAGE / file).read_text(encoding="utf-8"), record.get("-", "")
     if text.count(before) != 1:
         found = f"{text.count(before)} times"
         raise ValueError(f"{file}: {record['#']}: expected once, found {found}: {before}")

@@ -3,6 +3,7 @@
 All of them are run by `python tests/mutants.py`; here each only has to apply and to compile.
 """
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -93,6 +94,7 @@ def test_every_fault_of_a_kind_is_found():
         compile(mutant.text, mutant.name, "exec")
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the script forks")
 def test_the_script_tells_what_is_noticed_from_what_is_not(tmp_path):
     path = records(
         tmp_path / "m.txt", "@ taps.py: test_taps",
