@@ -344,6 +344,13 @@ def test_a_cache_copies_and_is_detached():
     assert keys.abs().min() > 0
 
 
+def test_room_grows_by_doubling():
+    """Of 300 appended tokens four find no room, the first among them."""
+    cache, one = KVCache(), normal(1, 1, 1, 2)
+    rooms = [cache.append(one, one)[0].untyped_storage().nbytes() // (2 * 8) for _ in range(300)]
+    assert sorted(set(rooms)) == [64, 130, 262, 526]
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
 def test_a_cache_keeps_the_dtype(dtype):
     k = normal(1, 1, 3, 2).to(dtype)

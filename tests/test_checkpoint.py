@@ -13,6 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from llama_writers import small_model, some_tokens
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from tiny_lm import checkpoint
@@ -56,6 +57,23 @@ def test_a_model_comes_back_to_the_bit(tmp_path, changes, dtype):
     assert {value.dtype for value in state.values()} == {dtype}
     with torch.no_grad():
         assert torch.equal(again(some_tokens()), model(some_tokens()))
+
+
+def test_a_weight_that_is_a_view_is_saved(tmp_path):
+    model = small_model()
+    matrix = model.blocks[0].attention.q_proj.weight
+    matrix.data = matrix.data.T.contiguous().T  # the same numbers, column by column
+    assert not matrix.is_contiguous()
+    again, _ = checkpoint.load(saved(tmp_path, model))
+    assert torch.equal(again.blocks[0].attention.q_proj.weight, matrix)
+
+
+def test_notes_are_kept_and_replace_nothing(tmp_path):
+    notes = {"why": "to see", "config": "{}", "format": "pt"}
+    path = checkpoint.save(tmp_path / "model.safetensors", small_model(), notes=notes)
+    assert checkpoint.load(path)[0].config == small_model().config
+    with safe_open(path, framework="pt") as file:
+        assert file.metadata()["why"] == "to see"
 
 
 def test_what_was_loaded_can_be_trained(tmp_path):
@@ -206,7 +224,11 @@ def test_a_pickle_is_never_run(tmp_path):
     assert os.listdir(tmp_path) == ["model.safetensors"]
 
 
-@pytest.mark.parametrize("given_header", [{}, {"format": "pt"}, {"format": "tiny_lm"}], ids=str)
+@pytest.mark.parametrize(
+    "given_header",
+    [{}, {"format": "pt"}, {"format": "tiny_lm"}, header() | {"format": "pt"}],
+    ids=["nothing", "another format", "no config", "our config in another format"],
+)
 def test_a_checkpoint_of_another_program_is_refused(tmp_path, given_header):
     path = write(tmp_path / "a.safetensors", small_model().state_dict(), **given_header)
     message = r"expected a checkpoint of tiny_lm, got .* \(its header has no config of a TinyLM\)"
@@ -251,6 +273,7 @@ def test_a_config_that_is_none_is_refused(tmp_path, config):
         ({"n_layers": 10**12}, r"tensors for 1000000000000 layers, got 20 tensors"),
         ({"d_model": 2**40}, r"embedding.weight \[50, 1099511627776\], got \[50, 64\]"),
         ({"d_ff": 2**40}, r"gate_proj.weight \[1099511627776, 64\], got \[96, 64\]"),
+        ({"d_ff": 2**62}, r"gate_proj.weight \[4611686018427387904, 64\], got \[96, 64\]"),
         ({"vocab_size": 2**62}, r"embedding.weight \[4611686018427387904, 64\], got \[50, 64\]"),
     ],
     ids=str,

@@ -50,6 +50,10 @@ def test_top_p_keeps_the_token_that_reaches_it_and_no_more():
     logits = torch.tensor([0.5, 0.25, 0.125, 0.125]).log()
     for top_p, kept in ((0.01, 1), (0.49, 1), (0.51, 2), (0.74, 2), (0.76, 3), (0.88, 4), (1, 4)):
         assert (probabilities(logits, top_p=top_p) > 0).sum() == kept, top_p
+    # Four quarters are exact: half is reached by the second.
+    assert probabilities(torch.zeros(4), top_p=0.5).tolist() == [0.5, 0.5, 0, 0]
+    # 1 keeps all, even those that add nothing to a sum which is 1 already.
+    assert (probabilities(torch.tensor([0.0, -100.0]), top_p=1) > 0).all()
 
 
 def test_top_k_keeps_k_tokens_even_among_equals():
@@ -131,6 +135,17 @@ def test_no_draw_is_a_token_of_probability_0(monkeypatch, uniform, expected):
     assert generate(model, some_tokens(2, 3), 1)[:, -1].tolist() == [expected] * 2
 
 
+def test_a_draw_above_a_sum_that_was_rounded_down_is_still_a_token(monkeypatch):
+    """Ten times 0.1 is 1 − 2⁻⁵³ in float64, and so can a uniform number be."""
+    model, last = small_model(), 1 - 2**-53
+    assert torch.full((10,), 0.1, dtype=torch.float64).cumsum(0)[-1] == last
+    monkeypatch.setattr(torch, "rand", lambda *s, **_: torch.full(s, last, dtype=torch.float64))
+    wanted = torch.full((50,), -inf)
+    wanted[:10] = 0.0
+    monkeypatch.setattr(model, "logits", lambda features: wanted.expand(len(features), -1))
+    assert generate(model, some_tokens(1, 3), 1)[0, -1] == 9
+
+
 def test_the_seed_decides_and_nothing_else_does():
     prompt = some_tokens(2, 3)
     torch.manual_seed(0)
@@ -140,6 +155,9 @@ def test_the_seed_decides_and_nothing_else_does():
     assert torch.equal(generate(MODEL, prompt, 12, seed=3), first)
     assert torch.equal(torch.get_rng_state(), before)
     assert not torch.equal(generate(MODEL, prompt, 12, seed=4), first)
+    zero = generate(MODEL, prompt, 12, seed=0)
+    assert torch.equal(generate(MODEL, prompt, 12), zero)
+    assert torch.equal(torch.stack(list(stream(MODEL, prompt, 12)), dim=1), zero[:, 3:])
 
 
 def test_temperature_0_is_the_argmax_of_a_full_pass():
@@ -195,8 +213,9 @@ def test_only_what_is_needed_is_computed(monkeypatch):
     monkeypatch.setattr(model, "logits", lambda f: scored.append(tuple(f.shape)) or logits(f))
     generate(model, some_tokens(2, 5), 3)
     generate(model, some_tokens(2, 5), 3, use_cache=False)
-    assert fed == [(2, 5), (2, 1), (2, 1), (2, 5), (2, 6), (2, 7)]
-    assert scored == [(2, 64)] * 6
+    list(stream(model, some_tokens(2, 5), 2))
+    assert fed == [(2, 5), (2, 1), (2, 1), (2, 5), (2, 6), (2, 7), (2, 5), (2, 1)]
+    assert scored == [(2, 64)] * 8
 
 
 # Stopping
@@ -207,8 +226,10 @@ def test_a_row_that_has_ended_is_filled_up():
     free = generate(MODEL, prompt, 20)
     stop_id = free[0, 5].item()
     stopped = generate(MODEL, prompt, 20, stop_id=stop_id)
-    assert stopped.shape[1] <= free.shape[1]
-    for row, whole in zip(stopped[:, 2:].tolist(), free[:, 2:].tolist(), strict=True):
+    new = free[:, 2:].tolist()
+    lengths = [row.index(stop_id) + 1 if stop_id in row else 20 for row in new]
+    assert stopped.shape[1] == 2 + max(lengths) and min(lengths) < 20
+    for row, whole in zip(stopped[:, 2:].tolist(), new, strict=True):
         end = row.index(stop_id) if stop_id in row else len(row)
         assert row[:end] == whole[:end]
         assert set(row[end:]) <= {stop_id}

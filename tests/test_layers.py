@@ -89,6 +89,13 @@ def test_layer_norm_against_torch(shape, width, eps, seed):
     assert_close(ours(x), theirs(x), rtol=1e-12, atol=1e-12)
 
 
+def test_layer_norm_far_from_zero():
+    """C23: float32 holds 1e4 + x to 5e-4; the difference mean(x²) − mean(x)² would be noise."""
+    x = (1e4 + normal(3, 512)).float()
+    expected = nn.LayerNorm(512).double()(x.double())
+    assert_close(LayerNorm(512)(x).double(), expected, rtol=0, atol=2e-3)
+
+
 def test_values_of_the_lessons():
     """C03, C05, C06, C48: eps inside the root, the mean of the squares, and a root to divide by."""
     cases = [

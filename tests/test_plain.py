@@ -190,6 +190,7 @@ def test_tuples_and_lists_give_lists():
         (lambda: rms_norm([3, 4], [1]), "rms_norm: gamma: expected 2 numbers, got 1"),
         (lambda: rms_norm([3], [1, 1]), "rms_norm: gamma: expected 1 numbers, got 2"),
         (lambda: rms_norm([3, 4], eps=-1e-5), "rms_norm: expected eps >= 0, got -1e-05"),
+        (lambda: rms_norm([3, 4], eps=math.nan), "rms_norm: expected eps >= 0, got nan"),
         (
             lambda: rms_norm([0, 0], eps=0),
             "rms_norm: expected a mean square above 0 when eps is 0, got 0 (use eps > 0)",

@@ -13,7 +13,7 @@ from tiny_lm.rope import apply_rope, rope_angles, rotate
 modest = settings(deadline=None, max_examples=30, derandomize=True)
 positions_up_to_4096 = st.integers(0, 4096)
 widths = st.sampled_from([2, 4, 8, 16])
-thetas = st.sampled_from([1.5, 10_000.0, 100_000.0])
+thetas = st.sampled_from([0.5, 1.5, 10_000.0, 100_000.0])
 
 
 def normal(*shape, seed=0, dtype=torch.float64):

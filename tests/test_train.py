@@ -88,6 +88,15 @@ def test_the_loss_is_the_mean_surprise_of_the_next_token():
     assert next_token_loss(net, rows).item() == pytest.approx(sum(by_hand) / 27, rel=1e-5)
 
 
+def test_the_loss_of_a_narrow_model_is_computed_in_float32():
+    """Two bytes a number would leave of a loss of 3.8 two digits."""
+    rows = torch.tensor([CORPUS.row(n, 10) for n in range(3)])
+    logits = torch.randn(3, 9, 45, generator=torch.Generator().manual_seed(0)).bfloat16()
+    loss = next_token_loss(lambda _: logits, rows)
+    assert loss.dtype == torch.float32
+    assert loss.item() == pytest.approx(next_token_loss(lambda _: logits.float(), rows).item())
+
+
 def test_steps_against_a_loop_written_out():
     """Rows, rate, clipping and AdamW's arithmetic in float64, every weight after 4 steps."""
     config = replace(SHORT, steps=4, warmup=2, clip=0.5, weight_decay=0.3)
@@ -216,6 +225,16 @@ def test_a_first_step_that_is_not_finite_leaves_no_run_file(tmp_path):
     file = tmp_path / "run.safetensors"
     history = train(net, CORPUS, replace(SHORT, eval_every=1), run_file=file)
     assert history.stopped == "not finite at step 1" and list(tmp_path.iterdir()) == []
+
+
+def test_a_gradient_that_is_not_finite_ends_the_run_and_leaves_the_weights():
+    """The loss itself may be finite, as at a zero row where eps is small."""
+    net = model()
+    net.norm_final.scale.register_hook(lambda gradient: gradient * math.inf)
+    others = [p.detach().clone() for p in net.parameters()]
+    history = train(net, CORPUS, SHORT)
+    assert history.stopped == "not finite at step 1" and math.isfinite(history.loss[0])
+    assert all(torch.equal(p, q) for p, q in zip(net.parameters(), others, strict=True))
 
 
 @pytest.mark.parametrize(
