@@ -301,7 +301,7 @@ def trained(folder):
 
 
 PLAN = comparing.Plan(blocks=1, steps=20, lower=1e-3, higher=(0.03,), depths=(1,), rounds=1)
-NAMES = ["pre", "no_gain"]
+NAMES = ["pre", "rms_pure"]
 MEASURED = []
 
 

@@ -111,6 +111,14 @@ def test_the_token_that_begins_a_text(pre, said, begins):
     assert (gguf_tokenizer(metadata).encode("cat")[0] == 1) == begins
 
 
+def test_a_begin_token_that_tokenizers_cannot_place_is_named():
+    metadata = dict(TRAINED["llama-bpe"][1])
+    metadata["tokenizer.ggml.tokens"] = ["x:y", *metadata["tokenizer.ggml.tokens"][1:]]
+    metadata |= {"tokenizer.ggml.bos_token_id": 0, "tokenizer.ggml.add_bos_token": True}
+    with pytest.raises(ValueError, match=r"expected a token to begin a text with, got 'x:y' \("):
+        gguf_tokenizer(metadata)
+
+
 def test_llama_3_takes_a_whole_word_before_any_merge():
     """Its vocabulary has words that no list of merges leads to."""
     metadata = dict(TRAINED["llama-bpe"][1])
