@@ -175,6 +175,10 @@ def test_lesson_runs_the_lesson(monkeypatch):
             ["generate", "--model", "MODEL", "A", "--top-p", "2", "--new", "1"],
             "expected top_p above 0 and at most 1",
         ),
+        (
+            ["generate", "--model", "MODEL", "A", "--new", "1", "--seed", "9" * 23],
+            "generate: expected a seed from -2^63 to 2^64 - 1, got 9999",
+        ),
         (["generate", "--model", "MODEL", "A", "--new", "99"], "expected at most 32 positions"),
         (
             ["generate", "--model", "BARE", "A"],

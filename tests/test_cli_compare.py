@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import torch
 
 from tiny_lm.cli import main
 from tiny_lm.probes import comparing
@@ -31,6 +32,18 @@ def test_the_table_and_the_file(out, capsys):
     assert stored["settings"] == TINY.settings and "torch" in stored["machine"]
     assert "times pre,rms_pure" in stored["results"] and "pre lr=0.003 seed=2" in stored["results"]
     assert not list(out.parent.glob("*.part"))
+
+
+def test_the_process_is_left_as_it_was(out):
+    """Elsewhere in it, numbers below 1e-38 must not become 0, nor threads one."""
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        assert compare(out) == 0
+        assert torch.get_num_threads() == 2
+        assert torch.tensor(1e-40) * 1.0 > 0
+    finally:
+        torch.set_num_threads(threads)
 
 
 def test_a_stopped_comparison_goes_on_where_it_was(out, monkeypatch):

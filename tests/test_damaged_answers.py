@@ -188,6 +188,30 @@ def test_an_answer_that_would_end_python_is_told_so(kind):
     assert f"raises {kind.__name__}: from the answer" in check("rms_norm", thrower(kind)).text
 
 
+def test_of_what_a_loop_prints_the_beginning_is_kept():
+    def prints(*arguments):
+        for i in range(30_000):
+            print(i)
+        return 1.0
+
+    ran = running.run(prints, [()], 60)
+    assert ran.printed.startswith("0\n1\n2\n") and len(ran.printed) == running.PRINTED
+    assert "It prints while it is checked: '0', and much more" in check("rms", prints).text
+
+
+def test_a_generator_is_no_answer_and_is_not_used_up():
+    """It may have no end."""
+    taken = []
+
+    def letters():
+        for letter in "bce" * 1000:
+            taken.append(letter)
+            yield letter
+
+    assert check("exact_surgery", letters()).ok is False and taken == []
+    assert check("exact_surgery", list("bce")).ok is True
+
+
 def test_the_learner_s_own_interruption_is_not_swallowed(monkeypatch):
     """Ctrl-C reaches the main thread, which waits for the answer."""
 
