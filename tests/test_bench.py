@@ -226,7 +226,7 @@ def test_the_command_prints_machine_versions_and_rows(capsys, monkeypatch):
     assert main(["bench", "norms", "--quick", "--threads", "1", "2"]) == 0
     assert torch.get_num_threads() == before
     printed = capsys.readouterr().out
-    assert f"torch {torch.__version__}" in printed and " cores" in printed
+    assert f"torch {torch.__version__.partition('+')[0]}" in printed and " cores" in printed
     assert "RMSNorm forward + backward, fp32 [2, 3, 8]: 1 thread, medians of 10" in printed
     assert "RMSNorm forward alone, fp32 [2, 3, 8]: 2 threads, medians of 10" in printed
     assert "RMSNorm forward + backward, fp32 [1, 2, 4]: 2 threads, medians of 10" in printed
