@@ -23,7 +23,7 @@ def shard(model: TinyLM) -> TinyLM:
     Block by block, then what is left: embedding, final norm, output. To be called before the
     optimizer is made, by every process with the same weights. Raises ValueError where
     torch.distributed is not running, and ImportError for a torch before 2.8: on processors, 2.6
-    stops in the first forward pass, and 2.7 adds gradients up where it should take their mean.
+    stops in the first forward pass, and 2.7 adds gradients up without a way to tell it not to.
 
     On many GPUs the modules stay and this function grows: `init_process_group("nccl")` and a device
     for each rank; a mesh of two axes, `(machines, GPUs)`, so that whole weights cross only the fast
@@ -42,10 +42,11 @@ def shard(model: TinyLM) -> TinyLM:
     from torch.distributed.fsdp import fully_shard
 
     mesh = init_device_mesh(next(model.parameters()).device.type, (dist.get_world_size(),))
-    for block in model.blocks:
-        fully_shard(block, mesh=mesh)
-    # Also after a forward pass that no backward pass follows, or parameters would stay whole.
-    fully_shard(model, mesh=mesh, reshard_after_forward=True)
+    for module in (*model.blocks, model):
+        # In parts also after a forward pass that no backward pass follows.
+        fully_shard(module, mesh=mesh, reshard_after_forward=True)
+        # Gloo has no mean: asked for one, torch 2.8 gets its sum and takes it for the mean.
+        module.set_force_sum_reduction_for_comms(mesh.device_type == "cpu")
     return model
 
 
