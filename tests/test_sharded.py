@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import types
@@ -11,7 +12,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from test_train import CORPUS, SHORT, TRAIN, Stop, model, stop_after
-from torch.distributed import fsdp
 from torch.testing import assert_close
 
 from tiny_lm import checkpoint, sharded
@@ -19,9 +19,8 @@ from tiny_lm.cli import main
 from tiny_lm.history import History
 from tiny_lm.train import train
 
-needs_fsdp2 = pytest.mark.skipif(
-    not hasattr(fsdp, "fully_shard"), reason=f"torch {torch.__version__} has no fully_shard"
-)
+IS_OLD = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 8)
+needs_fsdp2 = pytest.mark.skipif(IS_OLD, reason=f"torch {torch.__version__}, FSDP2 wants 2.8")
 ROOT = Path(__file__).parents[1]
 FLAT = {"order": "rezero", "n_layers": 1}  # its fades have one number, which two can't share
 
@@ -95,7 +94,7 @@ def expect_the_same(history, weights, other, wanted):
     """Sums in float32, in another order: losses to 1e-5, gradients to 1e-4.
 
     AdamW divides a slope by its size, so that its smallest ones carry their rounding errors along:
-    weights may differ by a hundredth of a learning rate, of the twelve that they moved.
+    weights may differ by a thousandth of a learning rate, of the twelve that they could move.
     """
     assert history.loss == pytest.approx(other.loss, rel=1e-5)
     assert history.grad_norm == pytest.approx(other.grad_norm, rel=1e-4)
@@ -106,7 +105,7 @@ def expect_the_same(history, weights, other, wanted):
         assert one.stream_rms == pytest.approx(two.stream_rms, rel=1e-4)
     assert list(weights) == list(wanted)
     for name, value in wanted.items():
-        assert_close(weights[name], value, rtol=0, atol=SHORT.lr / 100, msg=name)
+        assert_close(weights[name], value, rtol=0, atol=SHORT.lr / 1000, msg=name)
 
 
 @needs_fsdp2
@@ -154,7 +153,7 @@ def test_the_command_leaves_the_file_that_one_process_would(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {one.name, two.name}
     wanted = checkpoint.load(one)[0].state_dict()
     for name, value in checkpoint.load(two)[0].state_dict().items():
-        assert_close(value, wanted[name], rtol=0, atol=SHORT.lr / 100, msg=name)
+        assert_close(value, wanted[name], rtol=0, atol=SHORT.lr / 1000, msg=name)
 
 
 @needs_fsdp2
@@ -166,14 +165,14 @@ def test_one_process_alone_has_nobody_to_share_with(tmp_path, capsys):
     assert message in capsys.readouterr().err and list(tmp_path.iterdir()) == []
 
 
-def test_a_torch_without_it_says_so(monkeypatch, tmp_path, capsys):
-    name = "torch.distributed.fsdp"
-    monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
-    monkeypatch.setattr(torch, "__version__", "2.5.1")
-    with pytest.raises(ImportError, match=r"shard: expected torch 2.6 or newer, got 2.5.1"):
+@pytest.mark.parametrize("version", ["2.4.1+cu121", "2.7.1"])
+def test_a_torch_that_is_too_old_is_refused(version, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(torch, "__version__", version)
+    message = f"shard: expected torch 2.8 or newer, got {version}"
+    with pytest.raises(ImportError, match=re.escape(message)):
         sharded.shard(model())
     assert main(["train", str(tmp_path / "m.safetensors"), *TRAIN.split(), "--shard"]) == 1
-    assert "expected torch 2.6" in capsys.readouterr().err and list(tmp_path.iterdir()) == []
+    assert message in capsys.readouterr().err and list(tmp_path.iterdir()) == []
 
 
 def test_what_is_whole_stays_as_it_is():

@@ -14,13 +14,16 @@ from torch import Tensor, nn
 from tiny_lm.model import TinyLM
 from tiny_lm.shapes import fail
 
+NEEDED = (2, 8)  # of torch
+
 
 def shard(model: TinyLM) -> TinyLM:
     """Share a model out among the processes of torchrun, in place: `model -> the same model`.
 
     Block by block, then what is left: embedding, final norm, output. To be called before the
     optimizer is made, by every process with the same weights. Raises ValueError where
-    torch.distributed is not running, and ImportError for a torch before 2.6.
+    torch.distributed is not running, and ImportError for a torch before 2.8: on processors, 2.6
+    stops in the first forward pass, and 2.7 adds gradients up without a way to tell it not to.
 
     On many GPUs the modules stay and this function grows: `init_process_group("nccl")` and a device
     for each rank; a mesh of two axes, `(machines, GPUs)`, so that whole weights cross only the fast
@@ -31,18 +34,19 @@ def shard(model: TinyLM) -> TinyLM:
 
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv 2304.11277.
     """
-    try:
-        from torch.distributed.device_mesh import init_device_mesh
-        from torch.distributed.fsdp import fully_shard
-    except ImportError as error:
-        raise ImportError(f"shard: expected torch 2.6 or newer, got {torch.__version__}") from error
+    if tuple(map(int, torch.__version__.split(".")[:2])) < NEEDED:
+        raise ImportError(f"shard: expected torch 2.8 or newer, got {torch.__version__}")
     if not dist.is_initialized():
         fail("shard", "processes started by torchrun", "one on its own")
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
     mesh = init_device_mesh(next(model.parameters()).device.type, (dist.get_world_size(),))
-    for block in model.blocks:
-        fully_shard(block, mesh=mesh)
-    # Also after a forward pass that no backward pass follows, or parameters would stay whole.
-    fully_shard(model, mesh=mesh, reshard_after_forward=True)
+    for module in (*model.blocks, model):
+        # In parts also after a forward pass that no backward pass follows.
+        fully_shard(module, mesh=mesh, reshard_after_forward=True)
+        # Gloo has no mean: asked for one, torch 2.8 gets its sum and takes it for the mean.
+        module.set_force_sum_reduction_for_comms(mesh.device_type == "cpu")
     return model
 
 
