@@ -529,6 +529,12 @@ def test_a_cache_refuses_what_does_not_belong_together(k, v, message):
     assert len(cache) == 3
 
 
+def test_an_odd_head_width_is_named_with_its_size():
+    """C34: 6 is even, and half of it is not."""
+    with pytest.raises(ValueError, match=r"an even head width, got 3 \(RoPE turns pairs\)"):
+        CausalSelfAttention(6, 2)
+
+
 def test_whole_numbers_are_refused():
     """C16: the weights would be cut down to whole numbers, without a word."""
     x = torch.tensor([[1, 2], [3, 4]])
