@@ -134,14 +134,16 @@ def _finish(device: str) -> Callable[[], None]:
     return torch.cuda.synchronize if device != "cpu" else lambda: None
 
 
-def measure(device: str, rows: int, ways: Mapping[str, Callable]) -> Iterator[tuple[str, float]]:
+def measure(
+    device: str, rows: int, ways: Mapping[str, Callable], *, steps: bool = True
+) -> Iterator[tuple[str, float]]:
     """Every ratio by the name of its setting, again for each seed: for the command that stores."""
     for seed in SEEDS:
         for way, make in ways.items():
             for width in WIDTHS:
                 for what, found in norm_ratios(make, rows, width, seed, device).items():
                     yield f"{way}, {what}, {rows} x {width}", found
-        for width in STEP_WIDTHS:
+        for width in STEP_WIDTHS if steps else ():
             for what, found in step_ratios(width, seed, device).items():
                 yield f"{what}, training step, D = {width}", found
 
@@ -160,6 +162,12 @@ def first_machine() -> str:
     return next(iter(stored()))
 
 
+def measured(machine: str) -> list[str]:
+    """The ways of making a norm that were timed on a machine."""
+    ways = (*WAYS, *COMPILED)
+    return [way for way in ways if any(name.startswith(f"{way}, ") for name in stored()[machine])]
+
+
 CHARGED = (
     "by hand, forward, 256 x 64",
     "by hand, forward, 256 x 1024",
@@ -167,6 +175,8 @@ CHARGED = (
     "by hand, forward and backward, 256 x 1024",
     "torch's kernels, forward, 256 x 1024",
     "torch's kernels, forward and backward, 256 x 1024",
+    "compiled, forward, 256 x 1024",
+    "compiled, forward and backward, 256 x 1024",
     "by hand, training step, D = 64",
     "by hand, training step, D = 256",
     "torch's kernels, training step, D = 256",
