@@ -23,13 +23,18 @@ class MeasurePicture(Picture):
         self.axes = self.figure.subplots()
         self.titles = list(numbers.spans)
         rows = range(len(self.titles))
-        self.axes.set_yticks(rows, self.titles, fontsize=9)
+        # Titles as words that move, or another measure would have them drawn anew.
+        self.axes.set_yticks(rows, [""] * len(rows))
+        beside = {"transform": self.axes.get_yaxis_transform(), "ha": "right", "va": "center"}
+        titles = [
+            self.axes.text(-0.012, row, title, **beside) for row, title in enumerate(self.titles)
+        ]
         self.axes.set_ylim(len(rows) - 0.5, -0.5)
         self.bars = [self.axes.plot([], [], "-", color=GREY, lw=3)[0] for _ in rows]
         self.dots = [self.axes.plot([], [], "o", color=GREY, ms=8)[0] for _ in rows]
         (self.beyond,) = self.axes.plot([], [], "x", color=RED, ms=9, mew=2.5)
         self.shown: Any = None
-        return [*self.bars, *self.dots, self.beyond]
+        return [*titles, *self.bars, *self.dots, self.beyond]
 
     def update(self, numbers: Any) -> str:
         measure, spans = numbers.measure, numbers.spans

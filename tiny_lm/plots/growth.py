@@ -13,7 +13,7 @@ LOOKS = {
     "width": ("width", RED, "s", "--"),
     "prompt": ("length of a row", GREEN, "^", "-."),
     "batch": ("batch", PINK, "D", ":"),
-    "written": ("tokens written with a cache", ORANGE, "v", "-"),
+    "written": ("tokens written", ORANGE, "v", "-"),
 }
 
 
@@ -28,8 +28,7 @@ class GrowthPicture(Picture):
         for one, what in zip(axes, ("time", "memory"), strict=True):
             one.set(xscale="log", yscale="log", xlabel="size, the smallest = 1")
             one.set_ylabel(f"{what}, the smallest = 1")
-            one.plot([1, 32], [1, 32], color=GREY, lw=1)
-            one.text(32, 32, "in proportion", color=GREY, ha="right", va="top")
+            one.plot([1, 32], [1, 32], color=GREY, lw=1, label="in proportion")
             for axis in (one.xaxis, one.yaxis):
                 axis.set_major_formatter("{x:g}")
                 axis.set_minor_formatter(NullFormatter())
@@ -58,5 +57,5 @@ class GrowthPicture(Picture):
         for one in self.axes:
             one.relim()
             one.autoscale_view()
-            one.legend(fontsize=8, loc="lower right")
+            one.legend(fontsize=8, loc="upper left")
         return "Exponents of time and of memory: " + "; ".join(words) + "."
