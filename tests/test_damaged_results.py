@@ -232,7 +232,8 @@ def test_a_tag_of_no_exercise_is_named(tmp_path):
     whole = notebook()
     whole.cells[2].metadata["tags"][1] = "ex-rsm"
     (tmp_path / "01_title.ipynb").write_text(json.dumps(whole))
-    with pytest.raises(ValueError, match=r"release: expected tags of exercises that there are, got 'rsm'"):
+    expected = "release: expected tags of exercises that there are, got 'rsm'"
+    with pytest.raises(ValueError, match=expected):
         release.nbgrader(tmp_path / "out", tmp_path)
     assert os.listdir(tmp_path) == ["01_title.ipynb"]
 

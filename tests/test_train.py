@@ -347,7 +347,10 @@ def test_a_damaged_run_file_is_refused(tmp_path):
     for changes, message in (
         ({"history": "{}"}, "a history"),
         ({"history": "x"}, "a history"),
-        ({"history": History([0.5], [0.5], []).to_json()}, "a history, got .*as many losses as gradient norms and learning rates"),
+        (
+            {"history": History([0.5], [0.5], []).to_json()},
+            "a history, got .*as many losses as gradient norms and learning rates",
+        ),
         (
             {"history": History([0.5], [0.5], [1]).to_json()},
             "a history, got .*numbers in all lists",
