@@ -75,7 +75,7 @@ def test_a_stopped_comparison_goes_on_where_it_was(out, monkeypatch):
 def test_results_with_other_settings_are_not_mixed(out, capsys):
     out.write_text(json.dumps({"settings": "other", "machine": "", "results": {}}))
     assert compare(out) == 2
-    message = f"compare: expected results with these settings in {out}, got other (name another"
+    message = f"compare: expected results with these settings in {out}, got 'other' (name another"
     assert message in capsys.readouterr().err
     assert json.loads(out.read_text())["settings"] == "other"
 
