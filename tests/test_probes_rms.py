@@ -1,4 +1,4 @@
-"""Chapter 02: the gain lab, its numbers and what its picture draws."""
+"""Chapter 02: two labs, their numbers and what their pictures draw."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiny_lm.plots.rms import GainPicture
-from tiny_lm.probes.rms import gained
+from tiny_lm.plots.rms import SHARES, GainPicture, ScaleShiftPicture
+from tiny_lm.probes.rms import gained, scaled_and_shifted
 
 ROUNDING = 1e-12  # float64, numbers up to 10
 GAINS = st.floats(-3, 3)
@@ -45,3 +45,19 @@ def test_the_picture_draws_the_ellipse_and_the_points():
     assert max(y) == pytest.approx(0.5 * sqrt(2) * sin(pi / 2), abs=1e-3)
     assert picture.rms.get_xydata()[0].tolist() == numbers.rms_normed
     assert picture.layer.get_xydata()[0].tolist() == numbers.layer_normed
+
+
+@pytest.mark.parametrize(
+    ("factor", "offset", "reach"),
+    [(1, 0, 6), (1, 2, 12), (4, 0, 20), (10, -12.5, 60), (100, 20, 600)],
+)
+def test_the_bars_are_as_high_as_the_numbers_on_ticks_that_say_so(factor, offset, reach):
+    picture = ScaleShiftPicture(scaled_and_shifted(1.0, 0.0))
+    numbers = scaled_and_shifted(factor, offset)
+    picture.show(numbers)
+    inputs, rms, layer = ([bar.get_height() for bar in bars] for bars in picture.bars)
+    assert [height * reach for height in inputs] == pytest.approx(numbers.x)
+    assert (rms, layer) == (numbers.rms_normed, numbers.layer_normed)
+    ticks = [text.get_text().replace("−", "-") for text in picture.ticks]
+    assert [float(tick) for tick in ticks] == [reach * share for share in SHARES]
+    assert [text.get_position()[1] for text in picture.ticks] == list(SHARES)
