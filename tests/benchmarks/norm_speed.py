@@ -14,8 +14,8 @@ import json
 from pathlib import Path
 
 import torch
+from stored import write
 
-from tiny_lm.files import replacing
 from tiny_lm.probes import clock, norm_speed
 
 
@@ -35,8 +35,7 @@ def main() -> None:
         print(f"{name:52} {ratio:.3f}", flush=True)
     kept = json.loads(chosen.out.read_text("utf-8")) if chosen.out.exists() else {}
     kept.setdefault(clock.machine(chosen.device), {}).update(found)
-    with replacing(chosen.out) as unfinished:
-        unfinished.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    write(chosen.out, kept)
 
 
 if __name__ == "__main__":

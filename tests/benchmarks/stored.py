@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,6 +10,8 @@ from typing import Any
 
 import torch
 from tqdm import tqdm
+
+from tiny_lm.files import replacing
 
 
 def command(
@@ -40,6 +41,5 @@ def results(path: Path, keys: Sequence[str], compute: Callable[[str], Any], sett
 
 def write(path: Path, content: Any) -> None:
     """Replace a JSON file in one step."""
-    unfinished = path.with_name(path.name + ".part")
-    unfinished.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    os.replace(unfinished, path)
+    with replacing(path) as unfinished:
+        unfinished.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

@@ -38,6 +38,8 @@ def _piece(count: int, dtype: torch.dtype, device: torch.device) -> Tensor:
 def side_by_side(*layers: nn.Linear, part: str = "weight") -> Tensor:
     """Their weights as one matrix; without a copy where they lie so and no gradient is wanted."""
     weights = [getattr(layer, part) for layer in layers]
+    if len(weights) == 1:
+        return weights[0]
     if torch.is_grad_enabled() and any(weight.requires_grad for weight in weights):
         return torch.cat(weights)
     first, piece = weights[0], weights[0].untyped_storage().data_ptr()
