@@ -9,10 +9,15 @@ from types import SimpleNamespace
 import pytest
 import torch
 from torch.testing import assert_close
+from torch.utils.flop_counter import FlopCounterMode
 
 from tiny_lm.bench import contest, decoding, growth, imports, norms, training
 from tiny_lm.bench.contest import Contest, Result
+from tiny_lm.bench.floor import FLOOR, floor
 from tiny_lm.cli import main
+from tiny_lm.fast import speed_up
+from tiny_lm.generate import generate
+from tiny_lm.model import ModelConfig, TinyLM
 from tiny_lm.plots.growth import GrowthPicture
 
 
@@ -119,9 +124,37 @@ def test_training_contestants_are_the_same_size_and_learn():
         theirs = sum(p.numel() for p in make().parameters())
         own_output = training.V * training.D if "litgpt" in name else 0
         assert abs(theirs - own_output - size) < 0.02 * size, name
+    assert FLOOR in only.ways
     for name, step in only.ways.items():
+        if name == FLOOR:
+            continue
         losses = [float(step()) for _ in range(3)]
         assert losses[0] > losses[-1], name
+
+
+@pytest.mark.parametrize("learned", [False, True])
+def test_the_floor_is_the_arithmetic_of_the_model_and_no_other(learned):
+    """Every multiplication that torch counts in a pass, no more and no fewer."""
+    model = speed_up(TinyLM(ModelConfig(n_layers=3, d_model=16, n_heads=4, n_kv_heads=2, d_ff=24)))
+    tokens = torch.arange(12).view(2, 6)
+    with FlopCounterMode(display=False) as whole:
+        if learned:
+            model(tokens).sum().backward()
+        else:
+            generate(model, tokens, 1, temperature=0)
+    scored = 12 if learned else 2  # of a prompt, the last token of each text
+    with FlopCounterMode(display=False) as part:
+        floor(model, 2, 6, scored=scored, learned=learned)()
+    assert part.get_total_flops() == whole.get_total_flops() > 100_000
+
+
+def test_the_floor_of_a_text_written_with_a_cache_has_a_pass_for_each_token():
+    model = speed_up(training.tiny())
+    with FlopCounterMode(display=False) as one:
+        floor(model, 1, 1, scored=1)()
+    with FlopCounterMode(display=False) as seven:
+        floor(model, 1, 1, scored=1, passes=7)()
+    assert seven.get_total_flops() == 7 * one.get_total_flops()
 
 
 def test_every_training_step_moves_the_weights():

@@ -61,6 +61,14 @@ def small_model(**changed):
 TOKENS = torch.tensor([[3, 1, 4, 1, 5, 9, 2, 6], [5, 3, 5, 8, 9, 7, 9, 3]])
 
 
+@pytest.fixture(autouse=True, scope="module")
+def many():
+    """What is tested here has few numbers, and is to take the way for many."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fast.FastRMSNorm, "few", 0)
+        yield
+
+
 # The norm
 
 
@@ -178,6 +186,38 @@ def test_the_norm_takes_no_rows_and_refuses_what_the_taught_one_refuses():
         norm(torch.ones(4, dtype=torch.int64))
     with pytest.raises(ValueError, match="RMSNorm: expected eps >= 0, got -1"):
         fast.FastRMSNorm(4, eps=-1)
+
+
+def test_few_numbers_take_the_way_of_torch_and_say_the_same(monkeypatch):
+    taught, quick = pair(RMSNorm(64, 1e-2))
+    x, slope = normal(1, 65, 64, dtype=torch.float32), normal(1, 65, 64, seed=3)
+    monkeypatch.setattr(fast.FastRMSNorm, "few", 64 * 64)
+    for rows in (64, 65):
+        taken = type(quick(x[:, :rows]).grad_fn).__name__
+        assert taken == ("MulBackward0" if rows == 64 else "NormaliseBackward")
+        got, wanted = (slopes(norm, x[:, :rows], slope[:, :rows]) for norm in (quick, taught))
+        for one, other in zip(got, wanted, strict=True):
+            close(one, other, roundings=32)
+    for dtypes in ((torch.bfloat16, torch.bfloat16), (torch.bfloat16, torch.float32)):
+        # torch of some versions would compute in 16 bits, and return what the gain has
+        taught, quick = (norm.to(dtypes[1]) for norm in (taught, quick))
+        few = x[:, :1].to(dtypes[0])
+        assert quick(few).dtype == torch.bfloat16
+        close(quick(few), taught(few), roundings=1)
+
+
+@pytest.mark.parametrize("eps", [0.0, 0.3])
+@pytest.mark.parametrize("row", [[3.0, 4.0], [0.0, 0.0], [1e30, 1.0], [1e-30, 0], [torch.nan, 1]])
+def test_one_row_alone_says_what_the_taught_norm_says(monkeypatch, row, eps):
+    taught, quick = pair(RMSNorm(2, eps))
+    monkeypatch.setattr(fast.FastRMSNorm, "few", 2)
+    with torch.no_grad():
+        for x in (torch.tensor(row), torch.tensor([[row]])):
+            assert_close(quick(x), taught(x), rtol=1e-6, atol=0, equal_nan=True)
+        assert quick(torch.tensor(row, dtype=torch.float16)).dtype == torch.float16
+    found = [slopes(norm, torch.tensor(row), torch.tensor([1.0, 2.0])) for norm in (quick, taught)]
+    for got, wanted in zip(*found, strict=True):
+        assert_close(got, wanted, rtol=1e-5, atol=1e-6, equal_nan=True)
 
 
 def test_what_the_fast_norm_cannot_do_torch_says():
@@ -488,6 +528,21 @@ def test_compiled_blocks_say_the_same():
         next_token_loss(model, TOKENS).backward()
     for got, wanted in zip(quick.parameters(), taught.parameters(), strict=True):
         close(got.grad, wanted.grad, roundings=64)
+
+
+def test_compiled_attention_computes_its_cosines_once():
+    """A compiler merges cos and sin into what uses them: a quarter of a step, for each row anew."""
+    traced = []
+
+    def look(graph, inputs):
+        traced.extend(str(node.target) for node in graph.graph.nodes)
+        return graph
+
+    taught, quick = pair(CausalSelfAttention(16, 4, n_kv_heads=2))
+    x = normal(2, 6, 16, dtype=torch.float32)
+    close(torch.compile(quick, backend=look)(x), taught(x), roundings=64)
+    assert len([op for op in traced if "polar" in op]) == 1
+    assert not [op for op in traced if "cos" in op or "sin" in op]
 
 
 def test_compiled_attention_continues_a_cache():

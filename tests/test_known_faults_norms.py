@@ -13,6 +13,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from implementations import ManyRMSNorm
 from torch.nn.functional import layer_norm, rms_norm
 from torch.testing import assert_close
 
@@ -25,7 +26,7 @@ from tiny_lm.layers import NORMS, LayerNorm, RMSNorm
 from tiny_lm.model import TinyLM
 from tiny_lm.variants.norms import DynamicTanh, FloorRMSNorm, OffsetRMSNorm, PureRMSNorm
 
-RMS_NORMS = [RMSNorm, FastRMSNorm, PureRMSNorm, OffsetRMSNorm]
+RMS_NORMS = [RMSNorm, FastRMSNorm, ManyRMSNorm, PureRMSNorm, OffsetRMSNorm]
 every_rms_norm = pytest.mark.parametrize("norm", RMS_NORMS)
 every_norm = pytest.mark.parametrize("norm", [*RMS_NORMS, FloorRMSNorm, LayerNorm, DynamicTanh])
 HALF_ULP = {torch.float16: 2**-11, torch.bfloat16: 2**-8, torch.float32: 2**-24}
@@ -196,7 +197,7 @@ def test_07_nothing_leaves_the_choice_of_eps_to_torch():
 
 
 # 08 · huggingface/transformers#30236, google/gemma_pytorch#67: the cast before or after the gain.
-@pytest.mark.parametrize("norm", [RMSNorm, FastRMSNorm, FloorRMSNorm])
+@pytest.mark.parametrize("norm", [RMSNorm, FastRMSNorm, ManyRMSNorm, FloorRMSNorm])
 @every_half
 def test_08_one_rounding_and_the_dtype_of_x(norm, dtype):
     generator = torch.Generator().manual_seed(0)
@@ -240,7 +241,7 @@ def test_10_a_position_knows_nothing_of_another(norm):
 
 
 # 12 · tenstorrent/tt-metal#55585: the zero row, forward and backward.
-@pytest.mark.parametrize("norm", [RMSNorm, FastRMSNorm, FloorRMSNorm])
+@pytest.mark.parametrize("norm", [RMSNorm, FastRMSNorm, ManyRMSNorm, FloorRMSNorm])
 @pytest.mark.parametrize(
     ("eps", "slopes"),
     [(1e-5, [316.227766, 632.455532]), (1e-6, [1000, 2000]), (2**-23, [2896.309376, 5792.618751])],

@@ -39,8 +39,15 @@ def rotate(x: Tensor, angles: Tensor) -> Tensor:
     if x.ndim < 2 or (x.shape[-2], x.shape[-1]) != (angles.shape[0], 2 * angles.shape[1]):
         fail("rotate", f"[..., {angles.shape[0]}, {2 * angles.shape[1]}]", shape_of(x))
     wide = torch.promote_types(x.dtype, torch.float32)
-    cos, sin = angles.cos().to(wide), angles.sin().to(wide)
-    a, b = x.to(wide).unflatten(-1, (-1, 2)).unbind(-1)
+    return turn_pairs(x, angles.cos().to(wide), angles.sin().to(wide))
+
+
+def turn_pairs(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """rotate with the cosines and sines at hand: `[..., d], [..., d/2] x 2 -> [..., d]`.
+
+    Computed in the dtype of the cosines.
+    """
+    a, b = x.to(cos.dtype).unflatten(-1, (-1, 2)).unbind(-1)
     turned = torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1)
     return turned.flatten(-2).to(x.dtype)
 

@@ -11,12 +11,15 @@ from torch.nn.functional import cross_entropy
 from torch.optim import AdamW
 
 from tiny_lm.bench.contest import Contest, Way, missing
+from tiny_lm.bench.floor import FLOOR, floor
 from tiny_lm.fast import speed_up
 from tiny_lm.model import ModelConfig, TinyLM
 
 V, T, B, L, H, D, F = 256, 128, 16, 4, 4, 128, 344  # 0.82 million parameters
 FAST, BASE = "tiny_lm, fast", "transformers, Llama"
 MIXED = "tiny_lm, fast, bf16 autocast"
+COMPILED = "tiny_lm, fast, compiled"
+BOTH = "tiny_lm, fast, compiled, bf16"
 
 
 def contests(
@@ -31,18 +34,23 @@ def contests(
     ways["tiny_lm, taught"] = step(tiny(), device)
     ways[MIXED] = step(speed_up(tiny()), device, mixed=True)
     if compiled:
-        ways["tiny_lm, fast, compiled"] = step(torch.compile(speed_up(tiny())), device)
-    marks = {FAST: 0.70, MIXED: 0.5, "tiny_lm, fast, compiled": 0.5} if BASE in ways else {}
+        for name, mixed in ((COMPILED, False), (BOTH, True)):
+            ways[name] = step(torch.compile(speed_up(tiny())), device, mixed=mixed)
+    ways[FLOOR] = floor(speed_up(tiny().to(device)), B, T, scored=B * T, learned=True)
+    marks = {FAST: 0.70, MIXED: 0.5, COMPILED: 0.5, BOTH: 0.5} if BASE in ways else {}
     work = f"training step, {sum(p.numel() for p in tiny().parameters()) / 1e6:.2f} M parameters"
     yield Contest(f"{work}, [{B}, {T}] tokens", ways, marks, 5 if quick else 30)
-    yield curves(device, 5 if quick else 30)
+    yield curves(device, 5 if quick else 30, compiled)
 
 
-def curves(device: str, steps: int) -> str:
+def curves(device: str, steps: int, compiled: bool = False) -> str:
     """What 16 bits change: the losses of the same steps in float32 and under autocast."""
     lines = [f"losses of the same {steps} steps, every fifth, in nats a token:"]
-    for name, mixed in (("float32", False), ("bf16 autocast", True)):
-        way = step(speed_up(tiny()), device, mixed=mixed, lr=3e-3)
+    plans = [("float32", False, False), ("bf16 autocast", True, False)]
+    plans += [("compiled, bf16", True, True)] if compiled else []
+    for name, mixed, traced in plans:
+        model = speed_up(tiny())
+        way = step(torch.compile(model) if traced else model, device, mixed=mixed, lr=3e-3)
         losses = [float(way()) for _ in range(steps)]
         shown = "  ".join(f"{loss:.4f}" for loss in losses[4::5])
         lines.append(f"  {name:<34} {shown}")

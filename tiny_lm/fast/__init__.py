@@ -22,7 +22,7 @@ from tiny_lm.fast.memory import lay_side_by_side, multiply, side_by_side
 from tiny_lm.fast.norm import FastRMSNorm, Normalise
 from tiny_lm.layers import RMSNorm, SwiGLU
 from tiny_lm.model import TinyLM
-from tiny_lm.rope import rope_angles, rotate
+from tiny_lm.rope import rope_angles, turn_pairs
 from tiny_lm.shapes import expect_axes, expect_width
 from tiny_lm.taps import Tap, ignore
 
@@ -98,10 +98,10 @@ class FastAttention(CausalSelfAttention):
 def _turn(x: Tensor, start: int, theta: float) -> Tensor:
     """apply_rope on `[B, T, H, d]` from position `start` on: a pair is a complex number."""
     T, d = x.shape[1], x.shape[3]
-    if torch.compiler.is_compiling():
-        angles = rope_angles(torch.arange(start, start + T, device=x.device), d, theta)
-        return rotate(x.transpose(1, 2), angles).transpose(1, 2)
     wide = torch.promote_types(x.dtype, torch.float32)
+    if torch.compiler.is_compiling():
+        turns = torch.view_as_real(_circle(start, start + T, d, theta, x.device)).to(wide)
+        return turn_pairs(x, *turns[:, None].unbind(-1))
     room = max(256, 1 << (start + T - 1).bit_length())
     # A table made in inference mode could not be used in training: each has its own.
     turns = _turns(room, d, theta, wide, x.device, torch.is_inference_mode_enabled())
@@ -113,9 +113,18 @@ def _turn(x: Tensor, start: int, theta: float) -> Tensor:
 def _turns(
     room: int, d: int, theta: float, dtype: torch.dtype, device: Any, inference: bool
 ) -> Tensor:
-    """exp(i · angle) of positions 0 to `room`: `[room, d / 2]`."""
-    angles = rope_angles(torch.arange(room, device=device), d, theta)
-    return torch.polar(torch.ones_like(angles), angles).to(dtype.to_complex())
+    """The points for positions 0 to `room`, rounded: `[room, d / 2]`."""
+    return _circle(0, room, d, theta, device).to(dtype.to_complex())
+
+
+def _circle(start: int, stop: int, d: int, theta: float, device: Any) -> Tensor:
+    """exp(i · angle) of some positions: `[stop - start, d / 2]`.
+
+    A compiler takes polar for work of its own. It would merge cos and sin into what uses them, and
+    compute them again for every row and head.
+    """
+    angles = rope_angles(torch.arange(start, stop, device=device), d, theta)
+    return torch.polar(torch.ones_like(angles), angles)
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -170,7 +179,10 @@ class FastSwiGLU(SwiGLU):
         if torch.compiler.is_compiling():
             return super().forward(x)
         both = multiply(x, self.gate_proj, self.up_proj)
-        return multiply(Gate.apply(both), self.down_proj)
+        if torch.is_grad_enabled():
+            return multiply(Gate.apply(both), self.down_proj)
+        gate, up = both.chunk(2, dim=-1)
+        return multiply(silu(gate).mul_(up), self.down_proj)
 
 
 class FastTinyLM(TinyLM):
