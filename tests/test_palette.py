@@ -7,8 +7,6 @@ from itertools import combinations
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
-from matplotlib.lines import Line2D
-from test_widgets import lab  # noqa: F401
 
 from tiny_lm.plots import picture
 from tiny_lm.plots.picture import BLACK, BLUE, GREEN, GREY, ORANGE, RED
@@ -78,23 +76,3 @@ def test_the_colours_that_carry_the_story_differ_in_lightness_too():
         assert lightness_apart(a, b) > 10
     for colour in (BLUE, RED, GREEN, ORANGE, GREY, BLACK):
         assert lightness_apart(colour, "white") > 25
-
-
-def look(line):
-    """What tells a line apart besides its colour."""
-    return line.get_linestyle(), line.get_marker(), line.get_linewidth(), line.get_markersize()
-
-
-def test_lines_in_one_picture_differ_by_more_than_their_hue(lab):  # noqa: F811
-    for axes in lab.picture.figure.axes:
-        lines = [line for line in axes.findobj(Line2D) if line in axes.lines]
-        for a, b in combinations(lines, 2):
-            same = to_rgb(a.get_color()) == to_rgb(b.get_color())
-            if not same and look(a) == look(b):
-                assert lightness_apart(a.get_color(), b.get_color()) > 10, (a, b)
-
-
-def test_pictures_stand_on_white_in_a_dark_theme_too(lab):  # noqa: F811
-    pixels = lab.picture.pixels()
-    assert pixels.shape[-1] == 3, "no transparency"
-    assert (pixels[[0, 0, -1, -1], [0, -1, 0, -1]] == 255).all()

@@ -1,54 +1,28 @@
-"""Every lab: each control moves picture and sentence, Reset brings both back, faults are shown."""
+"""Every lab: each control moves picture and sentence, Reset brings both back, all can be read.
+
+They stand in one file, for a lab is built once in it: its first picture takes the longest.
+"""
 
 from __future__ import annotations
 
 import base64
-import importlib
-import inspect
-import pkgutil
 import random
-from functools import cache, partial
+from functools import cache
+from itertools import combinations
+from typing import NamedTuple
 
 import ipywidgets
 import numpy as np
 import pytest
-import torch
+from lab_labels import stored, words
+from labs import all_labs
+from matplotlib.colors import to_rgb
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
+from test_palette import lightness_apart
 
-import tiny_lm.widgets
-from tiny_lm.model import ModelConfig, TinyLM
-from tiny_lm.probes import streams
 from tiny_lm.widgets.controls import NumberControl, ScaleControl
 from tiny_lm.widgets.lab import WIDGET_MIME
-
-
-def recording():
-    """A text in a small model, with a row that float16 cannot square."""
-    sizes = {"vocab_size": 50, "n_layers": 3, "d_model": 16, "d_ff": 32}
-    model = TinyLM(ModelConfig(**sizes), init="fan_in").eval()
-    with torch.no_grad():
-        model.embedding.weight[3] *= 5000.0
-    return streams.read(model, [3, 1, 4, 1, 5])
-
-
-# Labs of a chapter that are given what they look at.
-GIVEN = {"real.stream": recording, "real.sixteen_bits": recording}
-
-
-def all_labs():
-    """Each public function in tiny_lm.widgets that makes a Lab, by name."""
-    for module in pkgutil.iter_modules(tiny_lm.widgets.__path__):
-        found = importlib.import_module(f"tiny_lm.widgets.{module.name}")
-        for name, function in inspect.getmembers(found, inspect.isfunction):
-            makes = str(function.__annotations__.get("return"))
-            if function.__module__ != found.__name__ or "Lab" not in makes:
-                continue
-            lab_name = f"{module.name}.{name}"
-            if lab_name in GIVEN:
-                yield pytest.param(partial(function, GIVEN[lab_name]()), id=lab_name)
-            elif not inspect.signature(function).parameters:  # else not a lab of a chapter
-                yield pytest.param(function, id=lab_name)
 
 
 def settings(control):
@@ -67,7 +41,7 @@ def elsewhere(control):
     return next(value for value in settings(control) if value != control.value)
 
 
-made = cache(lambda make: make())  # one of each: drawing the first picture takes the longest
+made = cache(lambda make: make())
 
 
 @pytest.fixture(params=list(all_labs()))
@@ -81,36 +55,55 @@ def image(lab):
     return lab.box.children[-1].value
 
 
-def pictures(lab, name):
-    """The pictures seen while one control goes through its settings."""
-    seen = set()
+class Seen(NamedTuple):
+    """What a lab shows at one setting of one control."""
+
+    image: str
+    sentence: str
+    error: str
+    whole: bool  # is the picture what a full redraw gives?
+
+
+def seen(lab, name):
+    """What is shown while one control goes through its settings: `{value: Seen}`."""
+    found = {}
     for value in settings(lab.controls[name]):
         lab.controls[name].value = value
-        seen.add(image(lab))
-        assert lab.error == "", f"{name} = {value}"
-    return seen
+        kept = lab.picture.pixels().copy()
+        lab.picture._background = None
+        whole = np.array_equal(kept, lab.picture.pixels())
+        found[value] = Seen(image(lab), lab.sentence, lab.error, whole)
+    return found
+
+
+@cache
+def walk(lab):
+    """Every control alone through its settings: `{name: {value: Seen}}`; drawn once."""
+    found = {}
+    for name in lab.controls:
+        lab.reset()
+        found[name] = seen(lab, name)
+    lab.reset()
+    return found
 
 
 def test_each_control_moves_the_picture(lab):
     """If not where the others stand at first, then with one of them moved."""
-    for name in lab.controls:
-        seen = len(pictures(lab, name))
+    for name, alone in walk(lab).items():
+        images = {at.image for at in alone.values()}
         for other in lab.controls.keys() - {name}:
-            if seen == 1:
+            if len(images) == 1:
                 lab.reset()
                 lab.controls[other].value = elsewhere(lab.controls[other])
-                seen = len(pictures(lab, name))
-        assert seen > 1, f"{name} changes nothing"
-        lab.reset()
+                images = {at.image for at in seen(lab, name).values()}
+        assert len(images) > 1, f"{name} changes nothing"
 
 
 def test_every_setting_is_drawn_and_described(lab):
-    for name, control in lab.controls.items():
-        for value in settings(control):
-            control.value = value
-            assert lab.error == "", f"{name} = {value}"
-            assert len(lab.sentence) > 30
-        lab.reset()
+    for name, alone in walk(lab).items():
+        for value, at in alone.items():
+            assert at.error == "", f"{name} = {value}"
+            assert len(at.sentence) > 30
 
 
 def numbers(lab):
@@ -135,13 +128,9 @@ def test_every_control_has_a_name_that_can_be_read_out(lab):
 
 def test_what_stays_is_drawn_as_a_full_redraw_would_draw_it(lab):
     """Limits, ticks, titles and legends follow, and the axes stay where they are."""
-    for control in lab.controls.values():
-        for value in settings(control):
-            control.value = value
-            kept = lab.picture.pixels().copy()
-            lab.picture._background = None
-            assert np.array_equal(kept, lab.picture.pixels())
-        lab.reset()
+    for name, alone in walk(lab).items():
+        for value, at in alone.items():
+            assert at.whole, f"{name} = {value}"
 
 
 def positions(lab, extra=12):
@@ -209,3 +198,28 @@ def test_without_a_kernel_the_default_picture_and_sentence_stay(lab):
 
 def test_the_sentence_is_the_alternative_text(lab):
     assert f'alt="{lab.sentence[:20]}' in image(lab).replace("&lt;", "<").replace("&gt;", ">")
+
+
+def test_labels_are_what_they_were(lab, request):
+    name = request.node.callspec.id
+    assert list(words(lab)) == stored().get(name), "python tests/lab_labels.py, and read"
+
+
+def look(line):
+    """What tells a line apart besides its colour."""
+    return line.get_linestyle(), line.get_marker(), line.get_linewidth(), line.get_markersize()
+
+
+def test_lines_in_one_picture_differ_by_more_than_their_hue(lab):
+    for axes in lab.picture.figure.axes:
+        lines = [line for line in axes.findobj(Line2D) if line in axes.lines]
+        for a, b in combinations(lines, 2):
+            same = to_rgb(a.get_color()) == to_rgb(b.get_color())
+            if not same and look(a) == look(b):
+                assert lightness_apart(a.get_color(), b.get_color()) > 10, (a, b)
+
+
+def test_pictures_stand_on_white_in_a_dark_theme_too(lab):
+    pixels = lab.picture.pixels()
+    assert pixels.shape[-1] == 3, "no transparency"
+    assert (pixels[[0, 0, -1, -1], [0, -1, 0, -1]] == 255).all()
