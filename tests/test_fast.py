@@ -188,7 +188,7 @@ def test_the_norm_takes_no_rows_and_refuses_what_the_taught_one_refuses():
         fast.FastRMSNorm(4, eps=-1)
 
 
-def test_few_numbers_take_the_way_of_torch_and_say_the_same(monkeypatch):
+def test_few_numbers_take_a_shorter_way_and_say_the_same(monkeypatch):
     taught, quick = pair(RMSNorm(64, 1e-2))
     x, slope = normal(1, 65, 64, dtype=torch.float32), normal(1, 65, 64, seed=3)
     monkeypatch.setattr(fast.FastRMSNorm, "few", 64 * 64)
@@ -199,7 +199,6 @@ def test_few_numbers_take_the_way_of_torch_and_say_the_same(monkeypatch):
         for one, other in zip(got, wanted, strict=True):
             close(one, other, roundings=32)
     for dtypes in ((torch.bfloat16, torch.bfloat16), (torch.bfloat16, torch.float32)):
-        # torch of some versions would compute in 16 bits, and return what the gain has
         taught, quick = (norm.to(dtypes[1]) for norm in (taught, quick))
         few = x[:, :1].to(dtypes[0])
         assert quick(few).dtype == torch.bfloat16

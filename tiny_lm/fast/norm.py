@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import Function
-from torch.nn.functional import rms_norm
 
 from tiny_lm.layers import RMSNorm
 from tiny_lm.shapes import expect_width
@@ -80,15 +79,16 @@ class FastRMSNorm(RMSNorm):
         if torch.compiler.is_compiling():
             return super().forward(x)
         expect_width("RMSNorm", x, self.width)
-        if x.numel() <= self.few and x.dtype == self.scale.dtype and x.dtype.itemsize > 2:
-            return self._few(x)
-        return Normalise.apply(x, self.scale, self.eps)
+        scale = self.scale
+        if x.numel() <= self.few and x.dtype == scale.dtype and x.dtype.itemsize > 2:
+            return self._few(x, scale)
+        return Normalise.apply(x, scale, self.eps)
 
-    def _few(self, x: Tensor) -> Tensor:
+    def _few(self, x: Tensor, scale: Tensor) -> Tensor:
         """The same for numbers so few that a call costs more than the arithmetic."""
         if x.numel() == self.width and x.is_cpu and not torch.is_grad_enabled():
             row = x.flatten()
             square = float(row.dot(row)) / self.width + self.eps
             if square > 0:  # not where eps is 0 and so is the row, nor where it has a NaN
-                return (x * square**-0.5).mul_(self.scale)
-        return rms_norm(x, (self.width,), self.scale, self.eps)
+                return (x * square**-0.5).mul_(scale)
+        return x * ((x * x).mean(dim=-1, keepdim=True) + self.eps).rsqrt() * scale
