@@ -132,6 +132,23 @@ def test_training_contestants_are_the_same_size_and_learn():
         assert losses[0] > losses[-1], name
 
 
+def test_compiled_models_take_part_and_say_how_long_compiling_took(monkeypatch):
+    monkeypatch.setattr(training, "missing", lambda packages: packages)
+    monkeypatch.setattr(torch, "compile", lambda model: model)  # it needs a C++ compiler
+    monkeypatch.setattr(training, "T", 4)
+    *lines, only, curves = training.contests(quick=True, compiled=True)
+    assert [line.split(":")[0] for line in lines] == [training.COMPILED, training.BOTH]
+    assert all(
+        line.endswith("s to the first step; less if it was compiled before") for line in lines
+    )
+    assert {training.COMPILED, training.BOTH} < set(only.ways)
+    assert [line.split("  ")[1] for line in curves.splitlines()[1:]] == [
+        "float32",
+        "bf16 autocast",
+        "compiled, bf16",
+    ]
+
+
 @pytest.mark.parametrize("learned", [False, True])
 def test_the_floor_is_the_arithmetic_of_the_model_and_no_other(learned):
     """Every multiplication that torch counts in a pass, no more and no fewer."""

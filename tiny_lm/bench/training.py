@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from importlib import import_module
 
@@ -36,6 +37,10 @@ def contests(
     if compiled:
         for name, mixed in ((COMPILED, False), (BOTH, True)):
             ways[name] = step(torch.compile(speed_up(tiny())), device, mixed=mixed)
+            start = time.perf_counter()
+            ways[name]()
+            seconds = time.perf_counter() - start
+            yield f"{name}: {seconds:.0f} s to the first step; less if it was compiled before"
     ways[FLOOR] = floor(speed_up(tiny().to(device)), B, T, scored=B * T, learned=True)
     marks = {FAST: 0.70, MIXED: 0.5, COMPILED: 0.5, BOTH: 0.5} if BASE in ways else {}
     work = f"training step, {sum(p.numel() for p in tiny().parameters()) / 1e6:.2f} M parameters"
