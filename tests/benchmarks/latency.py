@@ -21,9 +21,9 @@ import nbformat
 TESTS = Path(__file__).parents[1]
 sys.path[:0] = [str(TESTS / "browser"), str(TESTS)]
 from conftest import chromium, jupyterlab  # noqa: E402
+from labs import all_labs  # noqa: E402
 from playwright.sync_api import TimeoutError  # noqa: E402
 from test_jupyterlab import open_notebook, run_all  # noqa: E402
-from test_widgets import all_labs  # noqa: E402
 
 HANDLES = ("[role=slider]", "select", "input[type=checkbox]")  # the first of these that is there
 MOVABLE = f".jp-OutputArea-output:has({', '.join(HANDLES)})"  # interact's picture has no words

@@ -94,7 +94,8 @@ def test_labs(python: Path) -> None:
     tests = [ROOT / "tests" / name for name in names]
     options = ["-q", "-p", "no:cacheprovider", "-o", "addopts=", "--import-mode=importlib"]
     options += ["--disable-warnings"]
-    print(run(python, "-m", "pytest", *options, *tests).splitlines()[-1])
+    helpers = {"PYTHONPATH": str(ROOT / "tests")}
+    print(run(python, "-m", "pytest", *options, *tests, env=helpers).splitlines()[-1])
 
 
 def execute(python: Path, folder: Path) -> None:
