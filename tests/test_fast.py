@@ -529,6 +529,24 @@ def test_compiled_blocks_say_the_same():
         close(got.grad, wanted.grad, roundings=64)
 
 
+@pytest.mark.parametrize("shares", [False, fast.SHARES])
+def test_heads_are_shared_by_torch_or_copied(monkeypatch, shares):
+    """C35: heads 0, 1 read the first key/value head; torch 2.4 needs copies for it."""
+    monkeypatch.setattr(fast, "SHARES", shares)
+    taught, quick = pair(CausalSelfAttention(24, 6, n_kv_heads=2))
+    x, found = normal(2, 7, 24, dtype=torch.float32), []
+    for attention in (taught, quick):
+        read = x.clone().requires_grad_()
+        y = attention(read)
+        slopes = torch.autograd.grad(y, (read, *attention.parameters()), x)
+        with torch.no_grad():
+            cache = KVCache()
+            parts = [attention(part, cache=cache) for part in x.split([3, 3, 1], dim=1)]
+        found.append([y.detach(), *slopes, *parts])
+    for got, wanted in zip(*found[::-1], strict=True):
+        close(got, wanted, roundings=64)
+
+
 def test_compiled_attention_computes_its_cosines_once():
     """A compiler merges cos and sin into what uses them: a quarter of a step, for each row anew."""
     traced = []

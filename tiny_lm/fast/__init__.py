@@ -39,6 +39,9 @@ __all__ = [
     "take",
 ]
 
+# Can torch's kernel read a key/value head for several queries, without a copy for each?
+SHARES = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 5)
+
 
 def speed_up(model: nn.Module) -> nn.Module:
     """Let every layer of a model take its fast path, in place: `model -> the same model`.
@@ -138,13 +141,14 @@ def _attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     if T == 1:  # heads that share a key/value head stand as its queries; there is no future
         shared = q.reshape(B, K, H // K, d)
         return scaled_dot_product_attention(shared, k, v).reshape(B, H, 1, d)
-    if K != H:
+    shared = {"enable_gqa": True} if K != H and SHARES else {}
+    if K != H and not SHARES:
         k, v = (x.repeat_interleave(H // K, dim=1) for x in (k, v))
     if T == S:
-        return scaled_dot_product_attention(q, k, v, is_causal=True)
+        return scaled_dot_product_attention(q, k, v, is_causal=True, **shared)
     # is_causal would line up the first query with the first key.
     seen = torch.ones(T, S, dtype=torch.bool, device=q.device).tril(S - T)
-    return scaled_dot_product_attention(q, k, v, attn_mask=seen)
+    return scaled_dot_product_attention(q, k, v, attn_mask=seen, **shared)
 
 
 class Gate(Function):
