@@ -12,6 +12,7 @@ from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
 from tiny_lm.bench import contest, decoding, growth, imports, norms, training
+from tiny_lm.bench import floor as floors
 from tiny_lm.bench.contest import Contest, Result
 from tiny_lm.bench.floor import FLOOR, floor
 from tiny_lm.cli import main
@@ -151,7 +152,7 @@ def test_compiled_models_take_part_and_say_how_long_compiling_took(monkeypatch):
 
 @pytest.mark.parametrize("learned", [False, True])
 def test_the_floor_is_the_arithmetic_of_the_model_and_no_other(learned):
-    """Every multiplication that torch counts in a pass, no more and no fewer."""
+    """Every product of matrices that torch counts in a pass, no more and no fewer."""
     model = speed_up(TinyLM(ModelConfig(n_layers=3, d_model=16, n_heads=4, n_kv_heads=2, d_ff=24)))
     tokens = torch.arange(12).view(2, 6)
     with FlopCounterMode(display=False) as whole:
@@ -165,13 +166,22 @@ def test_the_floor_is_the_arithmetic_of_the_model_and_no_other(learned):
     assert part.get_total_flops() == whole.get_total_flops() > 100_000
 
 
-def test_the_floor_of_a_text_written_with_a_cache_has_a_pass_for_each_token():
-    model = speed_up(training.tiny())
-    with FlopCounterMode(display=False) as one:
-        floor(model, 1, 1, scored=1)()
-    with FlopCounterMode(display=False) as seven:
-        floor(model, 1, 1, scored=1, passes=7)()
-    assert seven.get_total_flops() == 7 * one.get_total_flops()
+@pytest.mark.parametrize(("T", "passes", "attended"), [(1, 7, 0), (6, 1, 4), (6, 2, 8)])
+def test_the_floor_attends_in_every_block_of_every_pass(monkeypatch, T, passes, attended):
+    """torch counts no multiplications of a vector, nor those of its kernel for attention."""
+    asked = {"multiply": [], "scaled_dot_product_attention": []}
+    for name, found in asked.items():
+        whole = getattr(floors, name)
+        monkeypatch.setattr(
+            floors,
+            name,
+            lambda *given, whole=whole, found=found, **more: (
+                found.append(given[0].shape) or whole(*given, **more)
+            ),
+        )
+    floor(speed_up(training.tiny()), 1, T, scored=1, passes=passes)()
+    assert len(asked["multiply"]) == passes * (4 * 4 + 1)
+    assert asked["scaled_dot_product_attention"] == [(1, 4, T, 32)] * attended
 
 
 def test_every_training_step_moves_the_weights():

@@ -141,14 +141,14 @@ def _attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     if T == 1:  # heads that share a key/value head stand as its queries; there is no future
         shared = q.reshape(B, K, H // K, d)
         return scaled_dot_product_attention(shared, k, v).reshape(B, H, 1, d)
-    shared = {"enable_gqa": True} if K != H and SHARES else {}
     if K != H and not SHARES:
         k, v = (x.repeat_interleave(H // K, dim=1) for x in (k, v))
+    options = {"enable_gqa": True} if k.shape[1] != H else {}
     if T == S:
-        return scaled_dot_product_attention(q, k, v, is_causal=True, **shared)
+        return scaled_dot_product_attention(q, k, v, is_causal=True, **options)
     # is_causal would line up the first query with the first key.
     seen = torch.ones(T, S, dtype=torch.bool, device=q.device).tril(S - T)
-    return scaled_dot_product_attention(q, k, v, attn_mask=seen, **shared)
+    return scaled_dot_product_attention(q, k, v, attn_mask=seen, **options)
 
 
 class Gate(Function):
