@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,12 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "tiny_lm"
 FILES = {path.relative_to(PACKAGE).as_posix(): path for path in sorted(PACKAGE.rglob("*.py"))}
-TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in FILES.items()}
+
+
+@cache
+def trees():
+    return {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in FILES.items()}
+
 
 # The import table. Imports point one way: a row says what a module or folder of tiny_lm may import
 # besides itself and Python's own library, first of tiny_lm, then from outside. Later words win and
@@ -128,7 +134,7 @@ def allowed(what, words):
 def test_imports_follow_the_table(name):
     here = unit(name)
     of_tiny_lm, from_outside = row(here)
-    inside, outside = inside_and_outside(name, TREES[name])
+    inside, outside = inside_and_outside(name, trees()[name])
     wrong = [
         f"tiny_lm/{name}:{line} imports tiny_lm.{other}"
         for other, line in inside.items()
@@ -144,7 +150,7 @@ def test_imports_follow_the_table(name):
 
 def test_imports_never_run_in_a_circle():
     graph = {}
-    for name, tree in TREES.items():
+    for name, tree in trees().items():
         inside, _ = inside_and_outside(name, tree)
         graph.setdefault(unit(name), set()).update(set(inside) - {unit(name), "__init__"})
 
@@ -218,7 +224,7 @@ def test_no_assert_in_the_library():
     """`python -O` removes them, and they say nothing to a reader."""
     found = [
         f"tiny_lm/{name}:{node.lineno}"
-        for name, tree in TREES.items()
+        for name, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Assert)
     ]
@@ -228,7 +234,7 @@ def test_no_assert_in_the_library():
 def test_only_the_terminal_prints():
     found = [
         f"tiny_lm/{name}:{node.lineno}"
-        for name, tree in TREES.items()
+        for name, tree in trees().items()
         if not any(fnmatch(name, pattern) for pattern in MAY_PRINT)
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print"
@@ -245,7 +251,7 @@ FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
 
 @pytest.mark.parametrize("name", FILES)
 def test_public_functions_and_classes_have_a_docstring(name):
-    tree = TREES[name]
+    tree = trees()[name]
     found = [] if ast.get_docstring(tree) or not tree.body else [f"tiny_lm/{name}"]
     for node in tree.body:
         public = isinstance(node, FUNCTION | ast.ClassDef) and is_public(node)
@@ -268,8 +274,8 @@ def without_hints(function, is_method):
 
 @pytest.mark.parametrize("name", FILES)
 def test_public_functions_have_full_type_hints(name):
-    functions = [(node, False) for node in TREES[name].body]
-    for node in TREES[name].body:
+    functions = [(node, False) for node in trees()[name].body]
+    for node in trees()[name].body:
         if isinstance(node, ast.ClassDef) and is_public(node):
             functions += [(method, True) for method in node.body]
     found = [
