@@ -14,6 +14,7 @@ from random import Random
 
 import pytest
 import torch
+from forks import ended, forked
 from killing import (
     MEASURED,
     NEW,
@@ -21,9 +22,7 @@ from killing import (
     PATCHED,
     PLAN,
     dies_at,
-    ended,
     expect_clean_next_time,
-    forked,
     killed_after,
     left,
     results,
