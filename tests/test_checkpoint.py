@@ -182,12 +182,16 @@ def test_a_model_that_is_not_its_config_is_not_saved(tmp_path):
 # Files that are not what they should be
 
 
+@pytest.fixture(scope="module")
+def small_file(tmp_path_factory):
+    model = TinyLM(ModelConfig(n_layers=1, d_model=4, d_ff=4))
+    return saved(tmp_path_factory.mktemp("cut"), model, CharTokenizer("ab"))
+
+
 @settings(deadline=None, max_examples=60, derandomize=True)
 @given(length=st.integers(min_value=0))
-def test_a_file_cut_short_anywhere_is_refused(tmp_path_factory, length):
-    folder = tmp_path_factory.mktemp("cut")
-    path = saved(folder, TinyLM(ModelConfig(n_layers=1, d_model=4, d_ff=4)), CharTokenizer("ab"))
-    data = path.read_bytes()
+def test_a_file_cut_short_anywhere_is_refused(small_file, length):
+    data, path = small_file.read_bytes(), small_file.with_name("cut.safetensors")
     path.write_bytes(data[: length % len(data)])
     with pytest.raises(ValueError, match=r"checkpoint.load: expected a .safetensors file, got"):
         checkpoint.load(path)

@@ -11,7 +11,7 @@ from tiny_lm.cli import main
 from tiny_lm.probes import comparing
 from tiny_lm.probes.comparing import Plan
 
-TINY = Plan(blocks=1, steps=20, lower=1e-3, higher=(0.03,), depths=(1,), rounds=1)
+TINY = Plan(blocks=1, steps=5, lower=1e-3, higher=(0.03,), depths=(1,), rounds=1)
 
 
 @pytest.fixture
