@@ -4,13 +4,16 @@ import os
 import signal
 import time
 import traceback
+import warnings
 
 from torch.distributed import TCPStore
 
 
 def forked(work, *arguments):
     """Run a function in a copy of this process, which ends with it; returns its number."""
-    number = os.fork()
+    with warnings.catch_warnings():  # of other threads, which the copies do without
+        warnings.simplefilter("ignore", DeprecationWarning)
+        number = os.fork()
     if number:
         return number
     status = 1

@@ -40,10 +40,9 @@ from tiny_lm import cli_train, files, pretrained
 from tiny_lm.history import History
 from tiny_lm.probes import comparing
 
-pytestmark = [
-    pytest.mark.skipif(not hasattr(os, "fork"), reason="this system makes no copies of a process"),
-    pytest.mark.filterwarnings("ignore:.*fork"),  # of other threads, which the copies do without
-]
+pytestmark = pytest.mark.skipif(
+    not hasattr(os, "fork"), reason="this system makes no copies of a process"
+)
 each = pytest.mark.parametrize("name", OPERATIONS)
 
 

@@ -18,7 +18,6 @@ from tiny_lm.fast import speed_up
 from tiny_lm.history import History
 from tiny_lm.train import train
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork")  # as in test_train
 IS_OLD = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 8)
 needs_fsdp2 = pytest.mark.skipif(IS_OLD, reason=f"torch {torch.__version__}, FSDP2 wants 2.8")
 FLAT = {"order": "rezero", "n_layers": 1}  # its fades have one number, which two can't share
