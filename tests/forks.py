@@ -51,6 +51,7 @@ def _as_rank(rank, port, work, *arguments):
     os.environ |= {
         "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2",
         "MASTER_ADDR": "localhost", "MASTER_PORT": str(port),
-        "TORCHELASTIC_RUN_ID": "none", "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "TORCHELASTIC_RUN_ID": "none", "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
     }  # fmt: skip
     work(*arguments)
