@@ -7,7 +7,6 @@ import shutil
 import signal
 import sys
 import time
-import traceback
 import zipfile
 from collections.abc import Callable
 from contextlib import redirect_stderr
@@ -18,6 +17,7 @@ from multiprocessing import Pipe
 from pathlib import Path
 
 import torch
+from forks import ended, forked
 from llama_writers import small_model
 from nbformat import v4
 
@@ -236,31 +236,6 @@ def dies_at(step, folder, work, *arguments):
 
 def write(name, folder, version):
     OPERATIONS[name].write(Path(folder), version)
-
-
-def forked(work, *arguments):
-    """Run a function in a copy of this process, which ends with it; returns its number."""
-    number = os.fork()
-    if number:
-        return number
-    status = 1
-    try:
-        work(*arguments)
-        status = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        os._exit(status)  # at once: pytest must not go on in here as well
-
-
-def ended(number, patience=60):
-    """The exit status of a process, negative where a signal ended it."""
-    start = time.monotonic()
-    while (found := os.waitpid(number, os.WNOHANG)) == (0, 0):
-        time.sleep(0.001)
-        if time.monotonic() - start > patience:
-            os.kill(number, signal.SIGKILL)
-    return os.waitstatus_to_exitcode(found[1])
 
 
 def killed_after(delay, work, *arguments):

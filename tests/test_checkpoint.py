@@ -3,13 +3,12 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import asdict
 
 import pytest
 import torch
+from forks import ended, forked
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from llama_writers import small_model, some_tokens
@@ -135,21 +134,17 @@ def test_a_save_that_fails_leaves_the_old_file(tmp_path, monkeypatch, step):
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system has no SIGKILL")
-def test_a_process_killed_while_saving_leaves_the_old_file(tmp_path):
+def test_a_process_killed_while_saving_leaves_the_old_file(tmp_path, monkeypatch):
     path = saved(tmp_path)
     old = path.read_bytes()
-    code = f"""
-import os, safetensors.torch
-from tiny_lm import checkpoint
-def killed(tensors, path, metadata):
-    path.write_bytes(b"half of it")
-    os.kill(os.getpid(), {int(signal.SIGKILL)})
-model, _ = checkpoint.load({str(path)!r})
-safetensors.torch.save_file = killed
-checkpoint.save({str(path)!r}, model)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True)
-    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+
+    def killed(tensors, path, metadata):
+        path.write_bytes(b"half of it")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    model, _ = checkpoint.load(path)
+    monkeypatch.setattr("safetensors.torch.save_file", killed)
+    assert ended(forked(checkpoint.save, path, model)) == -signal.SIGKILL
     assert path.read_bytes() == old
     checkpoint.load(path)
 
@@ -187,12 +182,16 @@ def test_a_model_that_is_not_its_config_is_not_saved(tmp_path):
 # Files that are not what they should be
 
 
+@pytest.fixture(scope="module")
+def small_file(tmp_path_factory):
+    model = TinyLM(ModelConfig(n_layers=1, d_model=4, d_ff=4))
+    return saved(tmp_path_factory.mktemp("cut"), model, CharTokenizer("ab"))
+
+
 @settings(deadline=None, max_examples=60, derandomize=True)
 @given(length=st.integers(min_value=0))
-def test_a_file_cut_short_anywhere_is_refused(tmp_path_factory, length):
-    folder = tmp_path_factory.mktemp("cut")
-    path = saved(folder, TinyLM(ModelConfig(n_layers=1, d_model=4, d_ff=4)), CharTokenizer("ab"))
-    data = path.read_bytes()
+def test_a_file_cut_short_anywhere_is_refused(small_file, length):
+    data, path = small_file.read_bytes(), small_file.with_name("cut.safetensors")
     path.write_bytes(data[: length % len(data)])
     with pytest.raises(ValueError, match=r"checkpoint.load: expected a .safetensors file, got"):
         checkpoint.load(path)
@@ -299,19 +298,6 @@ def test_an_empty_checkpoint_is_refused(tmp_path):
     path = write(tmp_path / "a.safetensors", {}, **header())
     with pytest.raises(ValueError, match=r"expected embedding.weight \[50, 64\], got none"):
         checkpoint.load(path)
-
-
-def test_building_on_meta_stays_cheap(tmp_path):
-    """Filling parameters there would import torch's compiler, about a second."""
-    path = saved(tmp_path)
-    code = f"""
-import sys
-from tiny_lm import checkpoint
-checkpoint.load({str(path)!r})
-print("torch._dynamo" in sys.modules)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
 
 
 def test_save_follows_a_link_and_refuses_what_is_no_file(tmp_path):

@@ -1,5 +1,7 @@
 """cli.py: what the terminal shows, and that bad input is one line and status 2."""
 
+import runpy
+import signal
 import subprocess
 import sys
 import types
@@ -249,11 +251,6 @@ def test_what_is_not_the_user_s_fault_has_another_status(monkeypatch, capsys, er
 # As a process
 
 
-def run(*arguments, **options):
-    command = [sys.executable, "-m", "tiny_lm", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, **options)
-
-
 def test_help_imports_nothing_heavy():
     code = (
         "import sys\nfrom tiny_lm.cli import main\n"
@@ -266,10 +263,14 @@ def test_help_imports_nothing_heavy():
         assert f"    {verb} " in done.stdout
 
 
-def test_the_module_runs_and_hands_on_the_status():
-    done = run("inspect", "no-such")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("tiny_lm: pretrained.load: expected stories, smollm2-135m")
+def test_the_module_runs_and_hands_on_the_status(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["tiny_lm", "inspect", "no-such"])
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # SIGTERM stays as pytest wants it
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("tiny_lm", run_name="__main__")
+    out, err = capsys.readouterr()
+    assert (ended.value.code, out) == (2, "")
+    assert err.startswith("tiny_lm: pretrained.load: expected stories, smollm2-135m")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes end differently there")

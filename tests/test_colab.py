@@ -17,8 +17,12 @@ from tiny_lm.notebook_files import read, source
 ROOT = Path(__file__).parents[1]
 
 
-def test_the_set_up_cell_finds_the_package_and_nothing_else_changes(tmp_path):
-    written = release(tmp_path / "out")
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    return release(tmp_path_factory.mktemp("colab") / "out")
+
+
+def test_the_set_up_cell_finds_the_package_and_nothing_else_changes(written):
     assert [path.name for path in written] == sorted(p.name for p in ROOT.glob("notebooks/[0-9]*"))
     for path in written:
         ours, theirs = read(ROOT / "notebooks" / path.name)["cells"], read(path)["cells"]
@@ -30,9 +34,9 @@ def test_the_set_up_cell_finds_the_package_and_nothing_else_changes(tmp_path):
         )
 
 
-def test_it_runs_where_the_package_is_not_installed(tmp_path):
+def test_it_runs_where_the_package_is_not_installed(written, tmp_path):
     """In a Python that sees the other packages, but neither this checkout nor an installed one."""
-    (path, *_) = release(tmp_path / "out")
+    (path, *_) = written
     program = tmp_path / "program.py"
     hide = f"""
 import importlib.machinery, sys
@@ -50,10 +54,12 @@ sys.meta_path[:] = [f for f in sys.meta_path if "editable" not in str(f).lower()
     assert not file.startswith(str(ROOT)) and rms.startswith("3.5355")
 
 
-def test_the_same_source_gives_the_same_bytes(tmp_path):
-    first = {path.name: path.read_bytes() for path in release(tmp_path / "a")}
-    second = {path.name: path.read_bytes() for path in release(tmp_path / "b")}
-    assert first == second
+def test_the_same_source_gives_the_same_bytes(written, tmp_path, capsys):
+    """From the terminal as well."""
+    assert cli.main(["release", str(tmp_path / "out"), "--colab"]) == 0
+    again = [Path(line) for line in capsys.readouterr().out.splitlines()]
+    assert again == [tmp_path / "out" / path.name for path in written]
+    assert [p.read_bytes() for p in again] == [p.read_bytes() for p in written]
     package = packed(ROOT / "tiny_lm")
     assert len(package) < 800_000  # of which the trained model is 210,000; megabytes are too much
     names = zipfile.ZipFile(io.BytesIO(package)).namelist()
@@ -69,8 +75,3 @@ def test_what_cannot_be_released_is_refused(tmp_path):
         release(tmp_path / "out", root=tmp_path)
     with pytest.raises(ValueError, match=r"release: expected a set-up cell that imports torch"):
         colab._pack({"source": "import numpy"}, "")
-
-
-def test_in_the_terminal(tmp_path, capsys):
-    assert cli.main(["release", str(tmp_path / "out"), "--colab"]) == 0
-    assert "00_start_here.ipynb" in capsys.readouterr().out

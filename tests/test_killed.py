@@ -6,14 +6,16 @@ What a killed process leaves is `.NAME.….part`: nothing reads it, and a later 
 import itertools
 import json
 import os
+import runpy
 import signal
-import subprocess
 import sys
 import time
+from multiprocessing import Pipe
 from random import Random
 
 import pytest
 import torch
+from forks import ended, forked
 from killing import (
     MEASURED,
     NEW,
@@ -21,13 +23,12 @@ from killing import (
     PATCHED,
     PLAN,
     dies_at,
-    ended,
     expect_clean_next_time,
-    forked,
     killed_after,
     left,
     results,
     run_compare,
+    stand_in,
     train,
     trained,
     wheel,
@@ -35,14 +36,13 @@ from killing import (
 )
 from safetensors import safe_open
 
-from tiny_lm import cli_train, files
+from tiny_lm import cli_train, files, pretrained
 from tiny_lm.history import History
 from tiny_lm.probes import comparing
 
-pytestmark = [
-    pytest.mark.skipif(not hasattr(os, "fork"), reason="this system makes no copies of a process"),
-    pytest.mark.filterwarnings("ignore:.*fork"),  # of other threads, which the copies do without
-]
+pytestmark = pytest.mark.skipif(
+    not hasattr(os, "fork"), reason="this system makes no copies of a process"
+)
 each = pytest.mark.parametrize("name", OPERATIONS)
 
 
@@ -103,7 +103,7 @@ def test_what_others_are_writing_is_left_alone(tmp_path):
 # Training and comparing, which go on
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole")
     train(folder)
@@ -171,34 +171,29 @@ def test_comparing_killed_at_many_steps_goes_on(tmp_path, monkeypatch, capfd):
 # Asked to end
 
 
-TERMINATED = """
-import runpy, sys, time
-from pathlib import Path
-sys.path[:0] = {path!r}
-import killing
-from tiny_lm import pretrained
-killing.stand_in(Path(sys.argv[2]))
-class Slow:
-    def update(self, chunk):
-        print("reading", flush=True)
-        time.sleep(30)
-pretrained.hashlib = type("hashlib", (), {{"sha256": Slow}})
-sys.argv = ["tiny_lm", "fetch", "tiny"]
-runpy.run_module("tiny_lm", run_name="__main__")
-"""
+def fetch_slowly(pipe, folder):
+    class Slow:
+        def update(self, chunk):
+            pipe.send("reading")
+            time.sleep(30)
+
+    stand_in(folder)
+    pretrained.hashlib = type("hashlib", (), {"sha256": Slow})
+    sys.argv = ["tiny_lm", "fetch", "tiny"]
+    try:
+        runpy.run_module("tiny_lm", run_name="__main__")
+    except SystemExit as end:
+        os._exit(end.code)
 
 
-def test_a_fetch_that_is_asked_to_end_leaves_nothing(tmp_path):
+def test_a_fetch_that_is_asked_to_end_leaves_nothing(tmp_path, capfd):
     """SIGTERM, as from a machine that shuts down: an exit by the usual way, not a death."""
     wheel(tmp_path)
     before = os.listdir(tmp_path)
-    code = TERMINATED.format(path=[os.path.dirname(__file__), *sys.path])
-    with subprocess.Popen(
-        [sys.executable, "-c", code, "x", str(tmp_path)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    ) as process:  # fmt: skip
-        assert process.stdout.readline() == "reading\n", process.stderr.read()
-        process.terminate()
-        assert process.wait(20) == 128 + signal.SIGTERM
-        assert process.stderr.read() == ""
+    ours, theirs = Pipe()
+    number = forked(fetch_slowly, theirs, tmp_path)
+    assert ours.poll(60) and ours.recv() == "reading"
+    os.kill(number, signal.SIGTERM)
+    assert ended(number, 20) == 128 + signal.SIGTERM
+    assert capfd.readouterr() == ("", "")
     assert os.listdir(tmp_path) == before

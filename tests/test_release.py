@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+from collections import Counter
+from contextlib import redirect_stdout
+from functools import cache
+from io import StringIO
 from pathlib import Path
 
 import nbformat
@@ -16,20 +21,35 @@ from tiny_lm.exercises import EXERCISES
 NAMES = [path.name for path in sorted(NOTEBOOKS.glob("[0-9]*.ipynb"))]
 
 
+def from_the_terminal(out, *arguments):
+    """The folder, once the paths that the terminal shows have been compared with it."""
+    with redirect_stdout(StringIO()) as shown:
+        assert cli.main(["release", str(out), *arguments]) == 0
+    printed = [Path(line) for line in shown.getvalue().splitlines()]
+    assert printed == sorted(path for path in out.rglob("*") if path.is_file())
+    return out
+
+
 @pytest.fixture(scope="module")
 def copies(tmp_path_factory):
-    out = tmp_path_factory.mktemp("class") / "copies"
-    release.release(out)
-    return out
+    return from_the_terminal(tmp_path_factory.mktemp("class") / "deep" / "copies")
 
 
 @pytest.fixture(scope="module")
 def course(tmp_path_factory):
-    out = tmp_path_factory.mktemp("class") / "course"
-    release.nbgrader(out)
-    return out
+    return from_the_terminal(tmp_path_factory.mktemp("class") / "deep" / "course", "--nbgrader")
 
 
+@pytest.fixture
+def one(tmp_path):
+    """A folder with one notebook, where the others would make no difference."""
+    folder = tmp_path / "book"
+    folder.mkdir()
+    shutil.copy(NOTEBOOKS / NAMES[1], folder)
+    return folder
+
+
+@cache
 def cells(path):
     return nbformat.read(path, as_version=4).cells
 
@@ -50,8 +70,9 @@ def lines_of_solutions():
 LINES = list(lines_of_solutions())
 
 
-def occurrences(line, cells):
-    return sum(line in map(str.strip, cell.source.splitlines()) for cell in cells)
+def occurrences(cells):
+    """In how many cells a line stands: `{line: count}`."""
+    return Counter(line for c in cells for line in set(map(str.strip, c.source.splitlines())))
 
 
 def test_there_are_lines_to_look_for():
@@ -64,12 +85,14 @@ def test_no_line_of_a_solution_remains(copies, name):
     learner, book = cells(copies / "learner" / name), cells(NOTEBOOKS / name)
     teaching = [cell for cell in book if "solution" not in cell.metadata.get("tags", [])]
     assert len(learner) == len(teaching) < len(book)
+    found, wanted = occurrences(learner), occurrences(teaching)
     for exercise, line in LINES:
-        assert occurrences(line, learner) == occurrences(line, teaching), (exercise, line)
+        assert found[line] == wanted[line], (exercise, line)
     # and of those that are nowhere taught, nothing at all, in no cell and no output
     text = (copies / "learner" / name).read_text(encoding="utf-8")
+    taught = "\n".join(cell.source for cell in teaching)
     for exercise, line in LINES:
-        if not any(line in cell.source for cell in teaching):
+        if line not in taught:
             assert json.dumps(line, ensure_ascii=False)[1:-1] not in text, (exercise, line)
 
 
@@ -141,19 +164,16 @@ def test_the_books_own_notebooks_know_nothing_of_nbgrader():
 # --- the folder
 
 
-@pytest.mark.parametrize("arguments", [[], ["--nbgrader"]])
-def test_from_the_terminal(tmp_path, capsys, arguments):
-    out = tmp_path / "deep" / "out"
-    assert cli.main(["release", str(out), *arguments]) == 0
-    printed = [Path(line) for line in capsys.readouterr().out.splitlines()]
-    assert printed == sorted(path for path in out.rglob("*") if path.is_file())
+@pytest.mark.parametrize(("kind", "arguments"), [("copies", []), ("course", ["--nbgrader"])])
+def test_the_terminal_refuses_to_do_it_again(kind, arguments, request, capsys):
+    out = request.getfixturevalue(kind)
     assert cli.main(["release", str(out), *arguments]) == 2
     assert "release: expected a new or an empty folder, got " in capsys.readouterr().err
 
 
-def test_an_empty_folder_will_do_and_others_are_left_alone(tmp_path):
+def test_an_empty_folder_will_do_and_others_are_left_alone(tmp_path, one):
     (tmp_path / "out").mkdir()
-    assert release.release(tmp_path / "out")
+    assert release.release(tmp_path / "out", one)
     (tmp_path / "full").mkdir()
     (tmp_path / "full/mine.txt").write_text("mine")
     (tmp_path / "file").write_text("mine")
@@ -161,7 +181,7 @@ def test_an_empty_folder_will_do_and_others_are_left_alone(tmp_path):
         with pytest.raises(ValueError, match="release: expected a new or an empty folder"):
             release.release(out)
     assert (tmp_path / "full/mine.txt").read_text() == "mine"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "full", "out"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["book", "file", "full", "out"]
 
 
 def test_the_folder_one_is_in_is_left_alone(tmp_path, monkeypatch):
@@ -173,21 +193,21 @@ def test_the_folder_one_is_in_is_left_alone(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("write", [release.release, release.nbgrader])
-def test_all_or_nothing(tmp_path, monkeypatch, write):
+def test_all_or_nothing(tmp_path, monkeypatch, write, one):
     def fails(notebook):
         raise OSError("disk full")
 
     monkeypatch.setattr(release, "_without_solutions", fails)
     with pytest.raises(OSError, match="disk full"):
-        write(tmp_path / "out")
-    assert list(tmp_path.iterdir()) == []
+        write(tmp_path / "out", one)
+    assert list(tmp_path.iterdir()) == [one]
 
 
-def test_without_notebooks_or_nbconvert_it_says_so(tmp_path, monkeypatch):
+def test_without_notebooks_or_nbconvert_it_says_so(tmp_path, monkeypatch, one):
     (tmp_path / "none").mkdir()
     with pytest.raises(ValueError, match=r"release: expected notebooks in .*none, got none"):
         release.release(tmp_path / "out", tmp_path / "none")
     monkeypatch.setitem(sys.modules, "nbconvert.preprocessors", None)
     with pytest.raises(ImportError, match=r'expected the package nbconvert.*"tiny-lm\[lab\]"'):
-        release.release(tmp_path / "out")
+        release.release(tmp_path / "out", one)
     assert not (tmp_path / "out").exists()

@@ -1,86 +1,68 @@
 """sharded.py: a model in two parts trains as a whole one does, and becomes whole again."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 import types
-from pathlib import Path
 
 import pytest
 import torch
+from forks import two_processes
 from safetensors.torch import load_file
 from test_train import CORPUS, SHORT, TRAIN, Stop, model, stop_after
+from torch import distributed
 from torch.testing import assert_close
 
 from tiny_lm import checkpoint, sharded
 from tiny_lm.cli import main
+from tiny_lm.fast import speed_up
 from tiny_lm.history import History
 from tiny_lm.train import train
 
 IS_OLD = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 8)
 needs_fsdp2 = pytest.mark.skipif(IS_OLD, reason=f"torch {torch.__version__}, FSDP2 wants 2.8")
-ROOT = Path(__file__).parents[1]
 FLAT = {"order": "rezero", "n_layers": 1}  # its fades have one number, which two can't share
 
-
-def two_processes(*command):
-    run = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    path = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
-    env = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        [sys.executable, *run, *map(str, command)],
-        env=env, capture_output=True, text=True, timeout=180,
-    )  # fmt: skip
-
-
-# One script for all of it: to start two processes takes longer than what they do.
-SCRIPT = """
-import json, sys
-from pathlib import Path
-import torch, torch.distributed as dist
-from test_sharded import *
-from tiny_lm.fast import speed_up
-dist.init_process_group("gloo")
-folder, rank = Path(sys.argv[1]), dist.get_rank()
 
 def sizes(net):
     return [p.to_local().numel() for p in net.parameters()]
 
-def done(name, net, history, **more):
-    whole = sharded.gathered(net)
+
+def keep(folder, name, net, history, **more):
+    whole, rank = sharded.gathered(net), distributed.get_rank()
     more |= {"is_sharded": [sharded.is_sharded(net), sharded.is_sharded(whole)]}
     more |= {"sizes": sizes(net), "history": json.loads(history.to_json())}
     (folder / f"{name}.{rank}.json").write_text(json.dumps(more))
     torch.save(whole.state_dict(), folder / f"{name}.{rank}.pt")
 
-net = sharded.shard(model())
-groups = [type(part).__name__ for part in net.modules() if type(part).__name__.startswith("FSDP")]
-done("straight", net, train(net, CORPUS, SHORT), groups=groups)
-net = sharded.shard(speed_up(model(**FLAT)))
-done("fast", net, train(net, CORPUS, SHORT))
-net = sharded.shard(model(seed=5))  # its weights come from the file of one process
-done("resumed", net, train(net, CORPUS, SHORT, run_file=folder / "of_one.safetensors"))
-try:
-    file = folder / "of_two.safetensors"
-    train(sharded.shard(model()), CORPUS, SHORT, run_file=file, on_step=stop_after(8))
-except Stop:
-    pass
-dist.destroy_process_group()
-"""
+
+def train_one_of_two(folder):
+    """What each of two processes does, and leaves in the folder."""
+    distributed.init_process_group("gloo")
+    net = sharded.shard(model())
+    names = [type(part).__name__ for part in net.modules()]
+    groups = [name for name in names if name.startswith("FSDP")]
+    keep(folder, "straight", net, train(net, CORPUS, SHORT), groups=groups)
+    net = sharded.shard(speed_up(model(**FLAT)))
+    keep(folder, "fast", net, train(net, CORPUS, SHORT))
+    net = sharded.shard(model(seed=5))  # its weights come from the file of one process
+    file = folder / "of_one.safetensors"
+    keep(folder, "resumed", net, train(net, CORPUS, SHORT, run_file=file))
+    with pytest.raises(Stop):
+        file = folder / "of_two.safetensors"
+        train(sharded.shard(model()), CORPUS, SHORT, run_file=file, on_step=stop_after(8))
+    distributed.destroy_process_group()
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """The folder where two processes left what they found."""
+    import torch.distributed.fsdp  # noqa: F401 - once, not in each process
+
     folder = tmp_path_factory.mktemp("sharded")
     with pytest.raises(Stop):
         file = folder / "of_one.safetensors"
         train(model(), CORPUS, SHORT, run_file=file, on_step=stop_after(8))
-    (folder / "script.py").write_text(SCRIPT)
-    done = two_processes(folder / "script.py", folder)
-    assert done.returncode == 0, done.stderr[-3000:]
+    assert two_processes(train_one_of_two, folder) == [0, 0]
     return folder
 
 
@@ -143,13 +125,17 @@ def test_one_process_goes_on_from_where_two_were(trained):
     expect_the_same(found, resumed.state_dict(), history, whole.state_dict())
 
 
+def command(*arguments):
+    assert main(["train", *map(str, arguments), *TRAIN.split()]) == 0
+
+
 @needs_fsdp2
-def test_the_command_leaves_the_file_that_one_process_would(tmp_path):
+def test_the_command_leaves_the_file_that_one_process_would(tmp_path, capfd):
     one, two = tmp_path / "one.safetensors", tmp_path / "two.safetensors"
-    assert main(["train", str(one), *TRAIN.split()]) == 0
-    done = two_processes("-m", "tiny_lm", "train", two, *TRAIN.split(), "--shard")
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.count("12 steps, validation loss") == 1
+    command(one)
+    capfd.readouterr()
+    assert two_processes(command, two, "--shard") == [0, 0]
+    assert capfd.readouterr().out.count("12 steps, validation loss") == 1
     assert {path.name for path in tmp_path.iterdir()} == {one.name, two.name}
     wanted = checkpoint.load(one)[0].state_dict()
     for name, value in checkpoint.load(two)[0].state_dict().items():

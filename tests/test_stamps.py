@@ -8,7 +8,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.transforms import IdentityTransform
 
-from tiny_lm.plots.stamps import MOST, Stamps
+from tiny_lm.plots import stamps as module
+from tiny_lm.plots.stamps import Stamps
 
 WIDTH, HEIGHT = 240, 120
 LOOKS = [
@@ -103,10 +104,11 @@ def test_what_it_cannot_draw_is_left_to_matplotlib():
     assert not stamps.can_draw(axes.plot([0], [0])[0])
 
 
-def test_memory_has_an_end():
+def test_memory_has_an_end(monkeypatch):
+    monkeypatch.setattr(module, "MOST", 20)
     page, stamps = Page(), Stamps(100)
     text = page.text(50, 50, s="")
-    for number in range(MOST + 3):
+    for number in range(20 + 3):
         text.set_text(str(number))
         stamps.draw(text, page.pixels())
     assert len(stamps._kept) == 3

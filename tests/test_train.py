@@ -4,15 +4,20 @@ import json
 import math
 import os
 import signal
-import subprocess
-import sys
+import time
+from contextlib import suppress
 from dataclasses import asdict, replace
+from multiprocessing import Pipe
+from pathlib import Path
 
 import pytest
 import torch
+from forks import ended, forked, two_processes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
+from torch import distributed
+from torch.distributed import run as torchrun
 
 from tiny_lm import resume
 from tiny_lm.config import TrainConfig
@@ -23,6 +28,7 @@ from tiny_lm.train import _optimizer, evaluate, next_token_loss, train
 
 CORPUS = Stories()
 SMALL = ModelConfig(vocab_size=45, max_len=32, n_layers=2, d_model=16, n_heads=2, d_ff=32)
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system makes no copies")
 SHORT = TrainConfig(steps=12, batch=4, length=16, warmup=3, eval_every=5, eval_rows=8)
 
 
@@ -123,6 +129,12 @@ def test_steps_against_a_loop_written_out():
                 p -= lr * mean / (square.sqrt() + 1e-8)
     for p, q in zip(net.parameters(), other.parameters(), strict=True):
         torch.testing.assert_close(p, q, rtol=1e-5, atol=1e-9)  # the clip's 1e-6 in its divisor
+
+
+def test_another_process_trains_the_same():
+    """These losses are of another process, with another seed for its hash()."""
+    losses = train(model(), CORPUS, replace(SHORT, steps=3)).loss
+    assert losses == pytest.approx([4.104802, 3.997239, 4.029544], rel=1e-5)
 
 
 def test_gains_do_not_decay():
@@ -288,32 +300,31 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_numbers(tmp_path, order):
     assert finished.loss == history.loss  # a run that is over is not trained further
 
 
-SCRIPT = """
-import sys, time
-from tests.test_train import CORPUS, SHORT, model, train
-def slowly(history):
-    print(len(history.loss), history.loss[-1], flush=True)
-    time.sleep(0.02)
-train(model(), CORPUS, SHORT, run_file=sys.argv[1], on_step=slowly)
-"""
+def train_slowly(pipe, file):
+    def tell(history):
+        pipe.send(history.loss)
+        time.sleep(0.02)
+
+    train(model(), CORPUS, SHORT, run_file=file, on_step=tell)
 
 
+@needs_fork
 def test_a_killed_run_goes_on_to_the_same_numbers(tmp_path):
     """SIGKILL, at moments that a test can't choose exactly, until one process gets to the end."""
-    file, root = tmp_path / "run.safetensors", os.path.dirname(os.path.dirname(__file__))
-    env = os.environ | {"PYTHONPATH": root, "OMP_NUM_THREADS": "1"}
+    file = tmp_path / "run.safetensors"
     whole = train(model(), CORPUS, SHORT)
-    for lines in (7, 4, 99):
-        process = subprocess.Popen(
-            [sys.executable, "-c", SCRIPT, str(file)], stdout=subprocess.PIPE, text=True, env=env
-        )
-        for _, line in zip(range(lines), process.stdout, strict=False):
-            step, loss = line.split()
-            assert float(loss) == pytest.approx(whole.loss[int(step) - 1], rel=1e-6)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+    for told in (7, 4, 99):
+        ours, theirs = Pipe()
+        number = forked(train_slowly, theirs, file)
+        theirs.close()  # so that what we receive ends with the process
+        with suppress(EOFError):
+            for _ in range(told):
+                loss = ours.recv()
+                assert loss == pytest.approx(whole.loss[: len(loss)], rel=1e-6)
+        os.kill(number, signal.SIGKILL)
+        ended(number)
     assert train(model(), CORPUS, SHORT, run_file=file).loss == pytest.approx(whole.loss, rel=1e-6)
-    assert int(step) == 12 and [path.name for path in tmp_path.iterdir()] == [file.name]
+    assert len(loss) == 12 and [path.name for path in tmp_path.iterdir()] == [file.name]
 
 
 def trained(path, steps=6):
@@ -396,35 +407,22 @@ def test_no_run_file_is_no_run():
 # Two processes
 
 
-def torchrun(arguments, processes):
-    root = os.path.dirname(os.path.dirname(__file__))
-    env = os.environ | {"PYTHONPATH": root, "OMP_NUM_THREADS": "1"}
-    command = ["-m", "tiny_lm", "train", *arguments]
-    if processes > 1:
-        command = ["-m", "torch.distributed.run", f"--nproc-per-node={processes}", *command]
-    return subprocess.run([sys.executable, *command], env=env, capture_output=True, text=True)
-
-
 TRAIN = "--steps 12 --batch 4 --length 16 --warmup 3 --eval-every 4 --eval-rows 8 --max-len 32"
 TRAIN += " --n-layers 2 --d-model 16 --n-heads 2 --d-ff 32"
 
 
+def train_as_one_of_two(file):
+    distributed.init_process_group("gloo")
+    history = train(model(), CORPUS, SHORT, run_file=file)
+    Path(f"{file}.{distributed.get_rank()}").write_text(history.to_json())
+    distributed.destroy_process_group()
+
+
+@needs_fork
 def test_two_processes_train_as_one_does(tmp_path):
     """The same global batch: losses to 1e-5 relative, weights to what float32 sums can differ."""
-    script = tmp_path / "shared.py"
-    script.write_text(
-        "import sys, torch.distributed as dist\n"
-        "from tests.test_train import CORPUS, SHORT, model, train\n"
-        "dist.init_process_group('gloo')\n"
-        "history = train(model(), CORPUS, SHORT, run_file=sys.argv[1])\n"
-        "open(f'{sys.argv[1]}.{dist.get_rank()}', 'w').write(history.to_json())\n"
-        "dist.destroy_process_group()\n"
-    )
-    root = os.path.dirname(os.path.dirname(__file__))
-    env = os.environ | {"PYTHONPATH": root, "OMP_NUM_THREADS": "1"}
-    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     file = tmp_path / "run.safetensors"
-    subprocess.run([*run, script, file], env=env, check=True, capture_output=True, timeout=120)
+    assert two_processes(train_as_one_of_two, file) == [0, 0]
     one = train(model(), CORPUS, SHORT)
     for rank in (0, 1):
         two = History.from_json((tmp_path / f"run.safetensors.{rank}").read_text())
@@ -437,7 +435,13 @@ def test_two_processes_train_as_one_does(tmp_path):
     assert train(model(), CORPUS, SHORT, run_file=file).loss == pytest.approx(one.loss, rel=1e-5)
 
 
-def test_a_batch_that_cannot_be_shared(tmp_path):
-    done = torchrun([str(tmp_path / "m.safetensors"), *TRAIN.split(), "--batch", "3"], 2)
-    assert "train: expected a batch divisible by 2 processes, got 3" in done.stderr
-    assert done.returncode != 0 and list(tmp_path.iterdir()) == []
+@needs_fork
+def test_a_batch_that_cannot_be_shared(tmp_path, monkeypatch, capfd):
+    """In processes that torchrun itself starts."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+    out = str(tmp_path / "m.safetensors")
+    command = ["-m", "tiny_lm", "train", out, *TRAIN.split(), "--batch", "3"]
+    status = ended(forked(torchrun.main, ["--standalone", "--nproc-per-node=2", *command]))
+    message = "train: expected a batch divisible by 2 processes, got 3"
+    assert message in capfd.readouterr().err
+    assert status != 0 and list(tmp_path.iterdir()) == []
