@@ -1,5 +1,5 @@
-"""One torch thread: the arrays are small, and other work shares the cores."""
+"""One torch thread, here and in what tests start: arrays are small, and other work shares cores."""
 
-import torch
+import os
 
-torch.set_num_threads(1)
+os.environ["OMP_NUM_THREADS"] = "1"  # read when torch is loaded, which the first process never does

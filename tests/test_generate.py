@@ -93,6 +93,15 @@ def test_logits_that_are_not_finite_are_refused(broken):
         probabilities(torch.tensor([[0.0, 1.0], [broken, 0.0]]))
 
 
+@pytest.mark.parametrize("temperature", [0, 1])
+def test_a_model_that_overflows_writes_nothing(temperature):
+    model = small_model()
+    with torch.no_grad():
+        model.norm_final.scale[0] = nan
+    with pytest.raises(ValueError, match="generate: expected finite logits, got nan"):
+        generate(model, torch.tensor([[1, 2]]), 3, temperature=temperature)
+
+
 def test_a_token_can_be_forbidden_with_minus_infinity():
     assert probabilities(torch.tensor([0.0, -inf, 0.0])).tolist() == [0.5, 0, 0.5]
 

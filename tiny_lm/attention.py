@@ -110,9 +110,9 @@ class KVCache:
         if self._room is None or self._length > self._room[0].shape[2]:
             self._room = (self._grown(k, 0), self._grown(v, 1))
         for room, new in zip(self._room, (k, v), strict=True):
-            room[:, :, start : self._length] = new.detach()
+            room.narrow(2, start, new.shape[2]).copy_(new.detach())
         keys, values = self._room
-        return keys[:, :, : self._length], values[:, :, : self._length]
+        return keys.narrow(2, 0, self._length), values.narrow(2, 0, self._length)
 
     def _grown(self, like: Tensor, which: int) -> Tensor:
         batch, heads, new, width = like.shape

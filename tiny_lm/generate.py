@@ -81,10 +81,7 @@ def probabilities(
     """
     V = logits.shape[-1]
     _expect_settings(V, temperature, top_k, top_p)
-    wide = logits.double()
-    highest = wide.amax(dim=-1, keepdim=True)
-    if not highest.isfinite().all():  # NaN and infinity are never below the largest
-        fail("generate", "finite logits", highest.max().item(), "an overflow in the model?")
+    wide, highest = logits.double(), _largest(logits)
     if temperature == 0:
         one = torch.zeros_like(wide)
         return one.scatter(-1, logits.argmax(dim=-1, keepdim=True), 1.0)
@@ -131,9 +128,10 @@ def _steps(
 
 def _draw(logits: Tensor, settings: dict, generator: torch.Generator) -> Tensor:
     """One token a row, where a uniform number falls in the running sum: `[B, V] -> [B]`."""
-    p = probabilities(logits, **settings)
     if settings["temperature"] == 0:
-        return p.argmax(dim=-1)
+        _largest(logits)
+        return logits.argmax(dim=-1)
+    p = probabilities(logits, **settings)
     reached = p.cumsum(dim=-1)
     # Drawn on the CPU, so that a seed gives the same text on every device.
     uniform = torch.rand(len(p), 1, generator=generator, dtype=torch.float64).to(p.device)
@@ -157,6 +155,14 @@ def _expect_prompt(model: TinyLM, tokens: Tensor, new: int) -> None:
     if tokens.shape[1] + new > longest:
         got = f"{tokens.shape[1]} + {new}"
         fail(who, f"at most {longest} positions", got, "prompt and new tokens, config.max_len")
+
+
+def _largest(logits: Tensor) -> Tensor:
+    """The largest logit of each row, `[..., V] -> [..., 1]`; ValueError where one is not finite."""
+    highest = logits.amax(dim=-1, keepdim=True)
+    if not highest.isfinite().all():  # NaN and infinity are never below the largest
+        fail("generate", "finite logits", highest.max().item(), "an overflow in the model?")
+    return highest
 
 
 def _expect_settings(V: int, temperature: float, top_k: int | None, top_p: float | None) -> None:

@@ -20,7 +20,7 @@ from torch.nn.functional import scaled_dot_product_attention, silu
 from tiny_lm.attention import CausalSelfAttention, KVCache
 from tiny_lm.fast.memory import lay_side_by_side, multiply, side_by_side
 from tiny_lm.fast.norm import FastRMSNorm, Normalise
-from tiny_lm.layers import RMSNorm, SwiGLU
+from tiny_lm.layers import RMSNorm, SwiGLU, TransformerBlock
 from tiny_lm.model import TinyLM
 from tiny_lm.rope import rope_angles, turn_pairs
 from tiny_lm.shapes import expect_axes, expect_width
@@ -29,6 +29,7 @@ from tiny_lm.taps import Tap, ignore
 __all__ = [
     "FAST",
     "FastAttention",
+    "FastBlock",
     "FastRMSNorm",
     "FastSwiGLU",
     "Gate",
@@ -97,6 +98,16 @@ class FastAttention(CausalSelfAttention):
             k, v = cache.append(k, v)
         return multiply(_attend(q, k, v).transpose(1, 2).flatten(-2), self.out_proj)
 
+    def one(self, row: Tensor, cache: KVCache) -> Tensor:
+        """The same for the next token alone: `[D] -> [D]`."""
+        H, K, d = self.heads, self.kv_heads, self.width // self.heads
+        qkv = multiply(row, self.q_proj, self.k_proj, self.v_proj).view(1, 1, -1, d)
+        qk = _turn(qkv[:, :, : H + K], len(cache), self.theta)
+        # Heads that share a key/value head stand as its queries; there is no future.
+        q, k = qk[:, :, :H].view(1, K, H // K, d), qk[:, :, H:].view(1, K, 1, d)
+        k, v = cache.append(k, qkv[:, :, H + K :].view(1, K, 1, d))
+        return multiply(scaled_dot_product_attention(q, k, v).view(-1), self.out_proj)
+
 
 def _turn(x: Tensor, start: int, theta: float) -> Tensor:
     """apply_rope on `[B, T, H, d]` from position `start` on: a pair is a complex number."""
@@ -108,7 +119,7 @@ def _turn(x: Tensor, start: int, theta: float) -> Tensor:
     room = max(256, 1 << (start + T - 1).bit_length())
     # A table made in inference mode could not be used in training: each has its own.
     turns = _turns(room, d, theta, wide, x.device, torch.is_inference_mode_enabled())
-    pairs = torch.view_as_complex(x.to(wide).unflatten(-1, (-1, 2)))
+    pairs = torch.view_as_complex(x.to(wide).view(*x.shape[:3], -1, 2))
     return torch.view_as_real(pairs * turns[start : start + T, None]).flatten(-2).to(x.dtype)
 
 
@@ -188,6 +199,33 @@ class FastSwiGLU(SwiGLU):
         gate, up = both.chunk(2, dim=-1)
         return multiply(silu(gate).mul_(up), self.down_proj)
 
+    def one(self, row: Tensor) -> Tensor:
+        """The same for one token alone: `[D] -> [D]`."""
+        gate, up = multiply(row, self.gate_proj, self.up_proj).chunk(2)
+        return multiply(silu(gate).mul_(up), self.down_proj)
+
+
+class FastBlock(TransformerBlock):
+    """The pre-norm block, which for one token alone calls its layers by a shorter way.
+
+    It takes a third off the time between the matrix products, where no layer is of another design
+    and none has a hook.
+    """
+
+    def forward(self, x: Tensor, *, cache: KVCache | None = None, tap: Tap = ignore) -> Tensor:
+        norm1, attention, norm2, ffn = parts = self.norm1, self.attention, self.norm2, self.ffn
+        alone = x.shape[:2] == (1, 1) and cache is not None and tap is ignore and x.is_cpu
+        if not alone or torch.is_grad_enabled() or not all(map(_has_short_way, parts)):
+            return super().forward(x, cache=cache, tap=tap)
+        row = x.view(-1)
+        row = attention.one(norm1.one(row), cache).add_(row)
+        row = ffn.one(norm2.one(row)).add_(row)
+        return row.view(1, 1, -1)
+
+
+def _has_short_way(part: nn.Module) -> bool:
+    return hasattr(part, "one") and not part._forward_hooks and not part._forward_pre_hooks
+
 
 class FastTinyLM(TinyLM):
     """A TinyLM whose last multiplication is quick for one token: `[B, T] -> [B, T, V]`."""
@@ -202,5 +240,6 @@ FAST: dict[type[nn.Module], type[nn.Module]] = {
     RMSNorm: FastRMSNorm,
     CausalSelfAttention: FastAttention,
     SwiGLU: FastSwiGLU,
+    TransformerBlock: FastBlock,
     TinyLM: FastTinyLM,
 }

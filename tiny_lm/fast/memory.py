@@ -37,19 +37,22 @@ def _piece(count: int, dtype: torch.dtype, device: torch.device) -> Tensor:
 
 def side_by_side(*layers: nn.Linear, part: str = "weight") -> Tensor:
     """Their weights as one matrix; without a copy where they lie so and no gradient is wanted."""
+    if len(layers) == 1:
+        return getattr(layers[0], part)
     weights = [getattr(layer, part) for layer in layers]
-    if len(weights) == 1:
-        return weights[0]
     if torch.is_grad_enabled() and any(weight.requires_grad for weight in weights):
         return torch.cat(weights)
-    first, piece = weights[0], weights[0].untyped_storage().data_ptr()
+    first, rows = weights[0], 0
     at = first.data_ptr()
     for weight in weights:
-        alone = weight.untyped_storage().data_ptr() != piece or not weight.is_contiguous()
-        if alone or weight.data_ptr() != at:
+        if weight.data_ptr() != at or not weight.is_contiguous():
             return torch.cat(weights)
         at += weight.nbytes
-    return first.as_strided((sum(map(len, weights)), *first.shape[1:]), first.stride())
+        rows += weight.shape[0]
+    try:
+        return first.as_strided((rows, *first.shape[1:]), first.stride())
+    except RuntimeError:  # neighbours by chance, in pieces of memory of their own
+        return torch.cat(weights)
 
 
 def multiply(x: Tensor, *layers: nn.Linear | nn.Embedding) -> Tensor:
@@ -61,7 +64,7 @@ def multiply(x: Tensor, *layers: nn.Linear | nn.Embedding) -> Tensor:
     if weight.dtype == torch.int8:
         return multiply_int8(x, weight, side_by_side(*layers, part="scale"))
     if x.numel() == x.shape[-1] and x.dtype == weight.dtype:
-        return weight.mv(x.flatten()).view(*x.shape[:-1], -1)
+        return weight.mv(x) if x.ndim == 1 else weight.mv(x.flatten()).view(*x.shape[:-1], -1)
     return linear(x, weight)
 
 

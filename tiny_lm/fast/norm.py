@@ -70,7 +70,7 @@ class FastRMSNorm(RMSNorm):
 
     dx = r v − r³ mean(v · x) x,  dscale = sum of slope · x · r
 
-    Up to `few` numbers take shorter ways.
+    Up to `few` numbers take a shorter way.
     """
 
     few = 8192
@@ -81,14 +81,15 @@ class FastRMSNorm(RMSNorm):
         expect_width("RMSNorm", x, self.width)
         scale = self.scale
         if x.numel() <= self.few and x.dtype == scale.dtype and x.dtype.itemsize > 2:
-            return self._few(x, scale)
+            # A call costs more than the arithmetic here.
+            return x * ((x * x).mean(dim=-1, keepdim=True) + self.eps).rsqrt() * scale
         return Normalise.apply(x, scale, self.eps)
 
-    def _few(self, x: Tensor, scale: Tensor) -> Tensor:
-        """The same for numbers so few that a call costs more than the arithmetic."""
-        if x.numel() == self.width and x.is_cpu and not torch.is_grad_enabled():
-            row = x.flatten()
-            square = float(row.dot(row)) / self.width + self.eps
-            if square > 0:  # not where eps is 0 and so is the row, nor where it has a NaN
-                return (x * square**-0.5).mul_(scale)
-        return x * ((x * x).mean(dim=-1, keepdim=True) + self.eps).rsqrt() * scale
+    def one(self, row: Tensor) -> Tensor:
+        """The same for one row on a CPU, where nothing is learned: `[D] -> [D]`."""
+        wide, gain = _widened(row, self.scale)
+        square = float(wide.dot(wide)) / self.width + self.eps
+        if not square > 0:  # eps is 0 and so is the row, or it has a NaN
+            return self(row)
+        y = (wide * square**-0.5).mul_(gain)
+        return y if y.dtype == row.dtype else y.to(row.dtype)

@@ -119,9 +119,10 @@ class Picture(ABC):
         """The picture with its sentence below it, base64, for readers without a kernel."""
         both = np.concatenate([self.pixels(), _strip(self.sentence, self.width)])
         # 64 colours are enough for lines and text, and make a stored notebook three times smaller.
-        image = Image.fromarray(both).quantize(64, dither=Image.Dither.NONE)
+        near = Image.Quantize.MAXCOVERAGE  # no pixel far off, in half the time of the median cut
+        image = Image.fromarray(both).quantize(64, near, dither=Image.Dither.NONE)
         buffer = io.BytesIO()
-        image.save(buffer, "png", compress_level=9)
+        image.save(buffer, "png", compress_level=8)
         return base64.b64encode(buffer.getvalue()).decode()
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> tuple[dict, dict]:
