@@ -91,14 +91,12 @@ CASES = list(
         strict=False,
     )
 )
+PAIRS = [(law, name) for law in LAWS for name in NORM_MAKERS if (law, name) != ("radial", "lists")]
 
 
 def named(case):
     """The message of a difference, with the case in which it was found."""
     return lambda message: f"{case}: {message}"
-
-
-PAIRS = [(law, name) for law in LAWS for name in NORM_MAKERS if (law, name) != ("radial", "lists")]
 
 
 @pytest.mark.parametrize(("law", "name"), [pair for pair in PAIRS if pair not in EXCEPTIONS])
