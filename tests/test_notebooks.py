@@ -6,7 +6,6 @@ import ast
 import copy
 import re
 from itertools import pairwise
-from pathlib import Path
 
 import nbformat
 import pytest
