@@ -298,6 +298,7 @@ def test_the_command_prints_machine_versions_and_rows(capsys, monkeypatch):
 
 def test_the_command_draws_growth(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(growth, "SIZES", {"depth": (1, 2, 4), "written": (2, 4, 8)})
+    monkeypatch.setitem(growth.STILL, "batch", 1)
     assert main(["bench", "growth", "--quick", "--out", str(tmp_path / "g.png")]) == 0
     printed = capsys.readouterr().out
     assert "depth, in blocks" in printed and "tokens written with a cache" in printed
