@@ -162,6 +162,7 @@ def main() -> int:
     parser.add_argument("--verbose", action="store_true", help="also name the test that kills")
     parser.add_argument("--grace", type=float, default=20.0, help="seconds more than usual")
     parser.add_argument("--records", type=Path, default=RECORDS, help=argparse.SUPPRESS)
+    parser.add_argument("--shared", nargs="*", default=SHARED, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     mutants = chosen_mutants(chosen)
     if not mutants:
@@ -172,7 +173,7 @@ def main() -> int:
     os.environ |= {"PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # the tests of a fault need none of them
     sys.dont_write_bytecode = True
-    for name in SHARED:
+    for name in chosen.shared:
         __import__(name)
     # What it finds need not be made smaller, nor kept.
     phases = [hypothesis.Phase.explicit, hypothesis.Phase.generate]

@@ -116,7 +116,8 @@ def test_forward_alone_keeps_no_graph():
     assert not norms.forward(norms.norms(8, "cpu")[norms.FAST], x)().requires_grad
 
 
-def test_training_contestants_are_the_same_size_and_learn():
+def test_training_contestants_are_the_same_size_and_learn(monkeypatch):
+    monkeypatch.setattr(training, "T", 16)
     only, curves = training.contests(quick=True)
     assert [len(line.split()) for line in curves.splitlines()[1:]] == [2, 3]
     size = sum(p.numel() for p in training.tiny().parameters())
@@ -201,6 +202,7 @@ def test_without_other_libraries_or_the_model_a_line_says_so(monkeypatch):
     monkeypatch.setattr(decoding, "missing", lambda packages: ["transformers"])
     assert list(decoding.contests()) == ["smollm2-135m: left out, for want of transformers"]
     monkeypatch.setattr(training, "missing", lambda packages: packages)
+    monkeypatch.setattr(training, "T", 4)
     only, _ = training.contests(quick=True)
     assert next(iter(only.ways)) == training.FAST and only.marks == {}
 
@@ -251,8 +253,9 @@ def test_a_law_is_found_again():
 
 
 @pytest.mark.parametrize("name", ["depth", "batch", "prompt", "written"])
-def test_memory_grows_in_proportion(name):
+def test_memory_grows_in_proportion(name, monkeypatch):
     """Fused attention never writes a [T, T] matrix down, so a long row costs no more than its T."""
+    monkeypatch.setitem(growth.STILL, "batch", 1)
     small, large = growth.SIZES[name][-2:]
     assert large / small == 2
     ratio = growth.memory(name, large) / growth.memory(name, small)
@@ -295,6 +298,7 @@ def test_the_command_prints_machine_versions_and_rows(capsys, monkeypatch):
 
 def test_the_command_draws_growth(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(growth, "SIZES", {"depth": (1, 2, 4), "written": (2, 4, 8)})
+    monkeypatch.setitem(growth.STILL, "batch", 1)
     assert main(["bench", "growth", "--quick", "--out", str(tmp_path / "g.png")]) == 0
     printed = capsys.readouterr().out
     assert "depth, in blocks" in printed and "tokens written with a cache" in printed

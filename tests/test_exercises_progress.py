@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
+import nbformat
 import pytest
+from nbclient import NotebookClient
 
 from tiny_lm import exercises
 from tiny_lm.exercises import EXERCISES, check, progress
@@ -56,49 +57,42 @@ def test_here_it_is_pytest():
     assert "PYTEST_CURRENT_TEST" in os.environ
 
 
-CELLS = """
-import nbformat
-from nbclient import NotebookClient
-check = "from tiny_lm.exercises import check, progress\\n"
-solution = '# @title Solution 2.5 (click to show) { display-mode: "form" }\\n'
-cells = [
-    check + 'check("norm_parameters", 1)',
-    solution + check + 'check("rms_norm", print); check("norm_parameters", 1152)',
-    check + 'check("knee", 0.7071)',
+CHECK = "from tiny_lm.exercises import check, progress\n"
+CELLS = [
+    CHECK + 'check("norm_parameters", 1)',
+    '# @title Solution 2.5 (click to show) { display-mode: "form" }\n'
+    + CHECK
+    + 'check("rms_norm", print); check("norm_parameters", 1152)',
+    CHECK + 'check("knee", 0.7071)',
     "progress()",
 ]
-cells = [nbformat.v4.new_code_cell(source) for source in cells]
-notebook = nbformat.v4.new_notebook(cells=cells)
-NotebookClient(notebook, kernel_name="python3").execute()
-print(notebook.cells[-1].outputs[0]["data"]["text/plain"])
+NOBODY = """
+import os
+from tiny_lm import exercises
+del os.environ["JPY_SESSION_NAME"]
+exercises._SESSION = exercises._Session()
 """
 
 
-@pytest.mark.parametrize("person", [True, False])
-def test_a_real_kernel_keeps_what_a_person_does_and_nothing_else(tmp_path, person):
+def test_a_real_kernel_keeps_what_a_person_does_and_nothing_else(tmp_path):
     names = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     names |= {"HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path)}
-    names.pop("JPY_SESSION_NAME", None)
-    if person:
-        names["JPY_SESSION_NAME"] = "02_rms_computation.ipynb"
-    done = subprocess.run(
-        [sys.executable, "-c", CELLS], env=names, capture_output=True, text=True, cwd=tmp_path
-    )
-    assert done.returncode == 0, done.stderr
-    files = list(tmp_path.rglob("progress*.json"))
-    assert len(files) == person
-    # In the session both count; a check in a solution cell never does.
-    assert "chapter 02  □□□□▪" not in done.stdout  # rms_norm stays untried
-    assert done.stdout.count("■") == 1 and done.stdout.count("▪") == 1
-    if person:
-        kept = json.loads(files[0].read_text())
-        assert kept == {
-            "norm_parameters": {"tries": 1, "done": False},
-            "knee": {"tries": 1, "done": True},
-        }
-        assert "progress.json" in done.stdout
-    else:
-        assert "for this session only" in done.stdout
+    names["JPY_SESSION_NAME"] = "02_rms_computation.ipynb"
+    cells = [nbformat.v4.new_code_cell(source) for source in [*CELLS, NOBODY, *CELLS]]
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    where = {"metadata": {"path": str(tmp_path)}}
+    NotebookClient(notebook, kernel_name="python3", resources=where).execute(env=names)
+    person, nobody = (cells[at].outputs[0]["data"]["text/plain"] for at in (3, -1))
+    for said in (person, nobody):
+        # In the session both count; a check in a solution cell never does.
+        assert "chapter 02  □□□□▪" not in said  # rms_norm stays untried
+        assert said.count("■") == 1 and said.count("▪") == 1
+    assert "progress.json" in person and "for this session only" in nobody
+    (file,) = tmp_path.rglob("progress*.json")
+    assert json.loads(file.read_text()) == {
+        "norm_parameters": {"tries": 1, "done": False},
+        "knee": {"tries": 1, "done": True},
+    }
 
 
 # --- what is kept

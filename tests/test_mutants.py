@@ -6,6 +6,7 @@ All of them are run by `python tests/mutants.py`; here each only has to apply an
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -80,7 +81,8 @@ def test_several_lines_are_replaced_by_several(tmp_path):
 
 def test_every_fault_of_a_kind_is_found():
     """Among others these, of a condition, an operator, a number, a flag and a cast."""
-    faults = {mutant.what.split(", ", 1)[1] for mutant in every("layers.py", MUTANTS)}
+    mutants = every("layers.py", MUTANTS)
+    faults = {mutant.what.split(", ", 1)[1] for mutant in mutants}
     assert {
         "width < 1 becomes False",
         "width < 1 becomes width <= 1",
@@ -90,12 +92,14 @@ def test_every_fault_of_a_kind_is_found():
         "True becomes False",
         "y.to(x.dtype) becomes y",
     } <= faults
-    for mutant in every("layers.py", MUTANTS):
+    for mutant in mutants:
         compile(mutant.text, mutant.name, "exec")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the script forks")
 def test_the_script_tells_what_is_noticed_from_what_is_not(tmp_path):
+    from mutants import SHARED  # which can't be imported where there is no fork
+
     path = records(
         tmp_path / "m.txt", "@ taps.py: test_taps",
         "# noticed", '-tap(f"{prefix}.{name}", value)', "+tap(name, value)",
@@ -105,6 +109,8 @@ def test_the_script_tells_what_is_noticed_from_what_is_not(tmp_path):
         "# endless", "-return len(self._values)", "+while True: len(self._values)",
     )  # fmt: skip
     command = [sys.executable, TESTS / "mutants.py", "--records", path, "--grace", "0"]
+    command += ["--shared", "torch"]  # the others take a second, and test_taps needs none of them
+    assert all(map(find_spec, SHARED))
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 1, done.stderr
     assert done.stdout.count("SURVIVED") == 1 and "SURVIVED taps.py: not noticed" in done.stdout

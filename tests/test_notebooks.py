@@ -6,7 +6,6 @@ import ast
 import copy
 import re
 from itertools import pairwise
-from pathlib import Path
 
 import nbformat
 import pytest
@@ -242,7 +241,7 @@ def without_pictures(notebook):
 
 
 def test_running_a_notebook_again_changes_nothing():
-    path = next(path for path in PATHS if path.name.startswith("02"))
-    stored = BOOKS[path.name]
-    again = execute(copy.deepcopy(stored), Path(path).parent)
+    """The first, which is short and has every kind of output. nbval runs all."""
+    stored = BOOKS[min(BOOKS)]
+    again = execute(copy.deepcopy(stored))
     assert without_pictures(again) == without_pictures(stored)

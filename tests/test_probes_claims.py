@@ -6,6 +6,7 @@ import copy
 import random
 import re
 from dataclasses import replace
+from functools import cache
 from html.parser import HTMLParser
 from math import exp, log
 
@@ -32,6 +33,14 @@ from tiny_lm.probes.court import (
 )
 
 positive = st.floats(1e-6, 1e6)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def drawn_once():
+    """Every stack of branches is kept, in 0.7 GB: `depth` keeps ten, and would draw most again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(depth, "branches", cache(depth.branches.__wrapped__))
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -149,6 +158,7 @@ def test_the_verdicts_that_the_chapter_explains(name):
 
 def test_verdicts_do_not_hang_on_these_five_seeds(monkeypatch):
     """Five others give the same for the claims that the chapter leans on most."""
+    depth.branches.cache_clear()
     monkeypatch.setattr("tiny_lm.probes.court.SEEDS", (5, 6, 7, 8, 9))
     for name in ("highway", "healthy", "short_paths"):
         assert hear(CLAIMS[name]).verdict == VERDICTS[name]

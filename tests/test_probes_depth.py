@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from math import comb, inf, isnan, log10, sqrt
 
 import numpy as np
@@ -17,6 +18,14 @@ from tiny_lm.probes.depth_laws import GAINS, LAWS, SEEDS, measure, row
 
 HE, DEFAULT, SMALL = depth.INITS
 RELU, REAL = depth.BRANCHES
+
+
+@pytest.fixture(autouse=True, scope="module")
+def drawn_once():
+    """Every stack of branches is kept, in 0.7 GB: `depth` keeps ten, and would draw most again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(depth, "branches", cache(depth.branches.__wrapped__))
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -118,8 +127,7 @@ def test_random_numbers_outside_are_left_alone():
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    depth.branches.cache_clear()
-    depth.branches(REAL, HE, 0)
+    depth.branches.__wrapped__(REAL, HE, 0)
     assert torch.equal(torch.rand(3), expected)
 
 

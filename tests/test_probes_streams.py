@@ -5,8 +5,6 @@ from math import sqrt
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from llama_writers import small_model
 
 from tiny_lm import pretrained
@@ -85,9 +83,9 @@ def test_a_reading_that_fails_leaves_no_hooks():
     assert not any(part._forward_pre_hooks for part in model.modules())
 
 
-@given(seed=st.integers(0, 1000), count=st.integers(1, 9))
-def test_the_largest_entries(seed, count):
-    found = streams.read(small_model(seed), IDS)
+@pytest.mark.parametrize("count", range(1, 10))
+def test_the_largest_entries(count):
+    found = streams.read(small_model(seed=count), IDS)
     entries = streams.largest(found, "blocks.0.resid.ffn", count)
     values = found.stream[2].numpy()
     assert [abs(e.value) for e in entries] == sorted(np.abs(values).ravel(), reverse=True)[:count]

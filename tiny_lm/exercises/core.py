@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence, Sized
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from textwrap import dedent
 from typing import Any
 
@@ -34,7 +34,7 @@ Answer = Any  # a function or class, or a value: number, list, tensor, or the na
 SECONDS = 10.0  # for all cases of an exercise together
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Exercise:
     """One exercise. Its prompt, stub and solution are in texts/NAME.md.
 
@@ -78,6 +78,17 @@ class Exercise:
         """The answer as a function of a case."""
         return answer if self.use is None else partial(self.use, answer)
 
+    @property
+    def smallest_first(self) -> list[tuple]:
+        return sorted(self.cases or [()], key=size_of)
+
+
+@cache
+def _known(exercise: Exercise, mistake: str | None = None) -> list[Outcome]:
+    """What the reference makes of every case, or a known mistake: the same for every answer."""
+    known = exercise.reference if mistake is None else exercise.wrong[mistake]
+    return [outcome(exercise.bound(known), case) for case in exercise.smallest_first]
+
 
 def judge(exercise: Exercise, answer: Answer, seconds: float = SECONDS) -> Verdict:
     """Compare an answer with the reference; never raises."""
@@ -98,18 +109,17 @@ def judge(exercise: Exercise, answer: Answer, seconds: float = SECONDS) -> Verdi
 
 
 def _judge_function(exercise: Exercise, answer: Answer, seconds: float) -> Verdict:
-    cases = sorted(exercise.cases, key=size_of)  # the first that fails is the smallest
+    cases = exercise.smallest_first
     ran = run(exercise.bound(answer), cases, seconds)
-    expected = [outcome(exercise.bound(exercise.reference), case) for case in cases]
     if ran.finished and _is_empty(ran):
         return _not_written(exercise, _why_empty(ran))
-    gaps = [exercise.gap(want, got) for want, got in zip(expected, ran.outcomes, strict=False)]
+    gaps = list(map(exercise.gap, _known(exercise), ran.outcomes))  # of those that are finished
     failed = [i for i, gap in enumerate(gaps) if gap.words]
     if failed:
         first = f"{_for(exercise, cases[failed[0]])}, {gaps[failed[0]].words}"
         if _is_as_given(exercise, answer):
             return _not_written(exercise, f": this is the code as given.\nIt is wrong: {first}")
-        lines = [f"{exercise.name}: {first}", *_mistake(exercise, cases, ran, failed)]
+        lines = [f"{exercise.name}: {first}", *_mistake(exercise, ran, failed)]
         if len(cases) > 1 and ran.finished:
             lines.append(f"{len(failed)} of {len(cases)} cases fail; this is the smallest.")
         return Verdict(False, "\n".join(lines + _printed(ran)))
@@ -145,15 +155,17 @@ def _is_as_given(exercise: Exercise, answer: Answer) -> bool:
     return False
 
 
-def _mistake(exercise: Exercise, cases: list[tuple], ran: Run, failed: list[int]) -> list[str]:
+def _mistake(exercise: Exercise, ran: Run, failed: list[int]) -> list[str]:
     """The known wrong answer that gives the same as this one in every case, or else the one that
     does so in most failing cases, the smallest among them: an answer may hold two mistakes."""
     if not ran.finished:
         return []
     nearest, most = "", 0
-    for sentence, wrong in exercise.wrong.items():
-        made = [outcome(exercise.bound(wrong), case) for case in cases]
-        same = [not _apart(exercise, a, b) for a, b in zip(made, ran.outcomes, strict=True)]
+    for sentence in exercise.wrong:
+        same = [
+            made.changed == got.changed and not exercise.gap(made, got).words
+            for made, got in zip(_known(exercise, sentence), ran.outcomes, strict=True)
+        ]
         if all(same):
             return [sentence]
         count = sum(same[i] for i in failed) if same[failed[0]] else 0
@@ -164,10 +176,6 @@ def _mistake(exercise: Exercise, cases: list[tuple], ran: Run, failed: list[int]
     return [f"On this input, this mistake gives the same: {nearest}"]
 
 
-def _apart(exercise: Exercise, wrong: Outcome, got: Outcome) -> bool:
-    return wrong.changed != got.changed or bool(exercise.gap(wrong, got).words)
-
-
 def _printed(ran: Run) -> list[str]:
     if not ran.printed.strip():
         return []
@@ -176,6 +184,14 @@ def _printed(ran: Run) -> list[str]:
     count = len(more) if len(ran.printed) < PRINTED else "much"
     rest = f", and {count} more" if more else ""
     return [f"It prints while it is checked: {first!r}{rest}"]
+
+
+def _not_written(exercise: Exercise, why: str = "") -> Verdict:
+    return Verdict(None, f"{exercise.name}: not written yet{why}")
+
+
+def _off(largest: float) -> str:
+    return f"closely (largest difference {largest:.1g})"
 
 
 def _for(exercise: Exercise, case: tuple) -> str:
@@ -214,9 +230,9 @@ def _judge_used(exercise: Exercise, answer: Answer, seconds: float) -> Verdict:
     (got,) = ran.outcomes
     if got.raised:
         return Verdict(False, f"{name}: {cut(str(got.raised).removeprefix(f'{name}: '))}")
-    if got.value == use(exercise.reference):
+    if got.value == _known(exercise)[0].value:
         return Verdict(True, f"{name}: {got.value}")
-    known = [sentence for sentence, wrong in exercise.wrong.items() if use(wrong) == got.value]
+    known = [what for what in exercise.wrong if _known(exercise, what)[0].value == got.value]
     known = [sentence for sentence in known if sentence not in got.value]  # said already
     return Verdict(False, "\n".join([f"{name}: {got.value}", *known[:1]]))
 
@@ -231,14 +247,3 @@ def _what_is_wrong(exercise: Exercise, answer: Answer) -> str:
         if numbers(answer).shape == want.shape:
             return which_differ(want, numbers(answer), exercise.rtol, exercise.atol)
     return ": expected " + (f"a list of {len(want)} numbers" if want.ndim else "one number")
-
-
-# --- words that all share
-
-
-def _not_written(exercise: Exercise, why: str = "") -> Verdict:
-    return Verdict(None, f"{exercise.name}: not written yet{why}")
-
-
-def _off(largest: float) -> str:
-    return f"closely (largest difference {largest:.1g})"

@@ -78,8 +78,8 @@ class ReLUBranch(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.up = nn.Parameter(torch.empty(HIDDEN, WIDTH))
-        self.down = nn.Parameter(torch.empty(WIDTH, HIDDEN))
+        self.up = nn.Parameter(torch.empty(HIDDEN, WIDTH, dtype=torch.float64))
+        self.down = nn.Parameter(torch.empty(WIDTH, HIDDEN, dtype=torch.float64))
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.relu(x @ self.up.T) @ self.down.T
