@@ -119,7 +119,7 @@ def _turn(x: Tensor, start: int, theta: float) -> Tensor:
     room = max(256, 1 << (start + T - 1).bit_length())
     # A table made in inference mode could not be used in training: each has its own.
     turns = _turns(room, d, theta, wide, x.device, torch.is_inference_mode_enabled())
-    pairs = torch.view_as_complex(x.to(wide).view(*x.shape[:3], -1, 2))
+    pairs = torch.view_as_complex(x.to(wide).view(*x.shape[:3], d // 2, 2))
     return torch.view_as_real(pairs * turns[start : start + T, None]).flatten(-2).to(x.dtype)
 
 
