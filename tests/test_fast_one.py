@@ -103,6 +103,12 @@ def test_the_long_way_where_the_short_one_would_be_wrong(way, short):
         assert quick.blocks[0].ffn.up_proj.weight.grad.abs().sum() > 0
 
 
+def test_a_compiled_block_writes_the_same():
+    taught, quick = pair(small_model(n_layers=1))
+    quick.blocks[0].compile(backend="aot_eager")
+    close(one_by_one(quick), taught(TOKENS).detach(), roundings=64)
+
+
 def rows():
     zeros, odd = torch.zeros(4), torch.tensor([1.0, float("nan"), 2.0, 3.0])
     large = torch.tensor([3e4, -6e4, 1.0, 0.0])

@@ -1,15 +1,18 @@
 """sharded.py: a model in two parts trains as a whole one does, and becomes whole again."""
 
 import json
+import os
 import re
 import types
+from pathlib import Path
 
 import pytest
 import torch
-from forks import two_processes
+from forks import ended, forked, two_processes
 from safetensors.torch import load_file
 from test_train import CORPUS, SHORT, TRAIN, Stop, model, stop_after
 from torch import distributed
+from torch.distributed import run as torchrun
 from torch.testing import assert_close
 
 from tiny_lm import checkpoint, sharded
@@ -18,8 +21,8 @@ from tiny_lm.fast import speed_up
 from tiny_lm.history import History
 from tiny_lm.train import train
 
-IS_OLD = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 8)
-needs_fsdp2 = pytest.mark.skipif(IS_OLD, reason=f"torch {torch.__version__}, FSDP2 wants 2.8")
+CAN = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 8) and hasattr(os, "fork")
+needs_fsdp2 = pytest.mark.skipif(not CAN, reason="FSDP2 wants torch 2.8, and these tests a fork")
 FLAT = {"order": "rezero", "n_layers": 1}  # its fades have one number, which two can't share
 
 
@@ -125,17 +128,18 @@ def test_one_process_goes_on_from_where_two_were(trained):
     expect_the_same(found, resumed.state_dict(), history, whole.state_dict())
 
 
-def command(*arguments):
-    assert main(["train", *map(str, arguments), *TRAIN.split()]) == 0
-
-
 @needs_fsdp2
-def test_the_command_leaves_the_file_that_one_process_would(tmp_path, capfd):
+def test_torchrun_leaves_the_file_that_one_process_would(tmp_path, monkeypatch, capfd):
+    """In processes that torchrun itself starts: a fresh Python and torch each."""
     one, two = tmp_path / "one.safetensors", tmp_path / "two.safetensors"
-    command(one)
+    assert main(["train", str(one), *TRAIN.split()]) == 0
     capfd.readouterr()
-    assert two_processes(command, two, "--shard") == [0, 0]
-    assert capfd.readouterr().out.count("12 steps, validation loss") == 1
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+    command = ["-m", "tiny_lm", "train", str(two), *TRAIN.split(), "--shard"]
+    status = ended(forked(torchrun.main, ["--standalone", "--nproc-per-node=2", *command]))
+    out, err = capfd.readouterr()
+    assert status == 0, err[-3000:]
+    assert out.count("12 steps, validation loss") == 1
     assert {path.name for path in tmp_path.iterdir()} == {one.name, two.name}
     wanted = checkpoint.load(one)[0].state_dict()
     for name, value in checkpoint.load(two)[0].state_dict().items():

@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch import distributed
-from torch.distributed import run as torchrun
 
 from tiny_lm import resume
+from tiny_lm.cli import main
 from tiny_lm.config import TrainConfig
 from tiny_lm.corpus import Stories, Text
 from tiny_lm.history import Evaluation, History
@@ -436,12 +436,12 @@ def test_two_processes_train_as_one_does(tmp_path):
 
 
 @needs_fork
-def test_a_batch_that_cannot_be_shared(tmp_path, monkeypatch, capfd):
-    """In processes that torchrun itself starts."""
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
-    out = str(tmp_path / "m.safetensors")
-    command = ["-m", "tiny_lm", "train", out, *TRAIN.split(), "--batch", "3"]
-    status = ended(forked(torchrun.main, ["--standalone", "--nproc-per-node=2", *command]))
-    message = "train: expected a batch divisible by 2 processes, got 3"
-    assert message in capfd.readouterr().err
-    assert status != 0 and list(tmp_path.iterdir()) == []
+def test_a_batch_that_cannot_be_shared(tmp_path, capfd):
+    command = ["train", str(tmp_path / "m.safetensors"), *TRAIN.split(), "--batch", "3"]
+
+    def refused():
+        assert main(command) == 2
+
+    assert two_processes(refused) == [0, 0]
+    assert "train: expected a batch divisible by 2 processes, got 3" in capfd.readouterr().err
+    assert list(tmp_path.iterdir()) == []
