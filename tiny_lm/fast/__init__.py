@@ -106,7 +106,7 @@ class FastAttention(CausalSelfAttention):
         # Heads that share a key/value head stand as its queries; there is no future.
         q, k = qk[:, :, :H].view(1, K, H // K, d), qk[:, :, H:].view(1, K, 1, d)
         k, v = cache.append(k, qkv[:, :, H + K :].view(1, K, 1, d))
-        return multiply(scaled_dot_product_attention(q, k, v).view(-1), self.out_proj)
+        return multiply(scaled_dot_product_attention(q, k, v).reshape(-1), self.out_proj)
 
 
 def _turn(x: Tensor, start: int, theta: float) -> Tensor:
