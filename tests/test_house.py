@@ -130,8 +130,7 @@ def allowed(what, words):
     return verdict
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_imports_follow_the_table(name):
+def wrong_imports(name):
     here = unit(name)
     of_tiny_lm, from_outside = row(here)
     inside, outside = inside_and_outside(name, trees()[name])
@@ -145,7 +144,11 @@ def test_imports_follow_the_table(name):
         for package, line in outside.items()
         if not allowed(package, from_outside) or HOMES.get(package, here) != here
     ]
-    assert wrong == []
+    return wrong
+
+
+def test_imports_follow_the_table():
+    assert [wrong for name in FILES for wrong in wrong_imports(name)] == []
 
 
 def test_imports_never_run_in_a_circle():
@@ -249,14 +252,15 @@ def is_public(node):
 FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_public_functions_and_classes_have_a_docstring(name):
-    tree = trees()[name]
-    found = [] if ast.get_docstring(tree) or not tree.body else [f"tiny_lm/{name}"]
-    for node in tree.body:
-        public = isinstance(node, FUNCTION | ast.ClassDef) and is_public(node)
-        if public and not ast.get_docstring(node):
-            found.append(f"tiny_lm/{name}:{node.lineno} {node.name}")
+def test_public_functions_and_classes_have_a_docstring():
+    found = []
+    for name, tree in trees().items():
+        if tree.body and not ast.get_docstring(tree):
+            found.append(f"tiny_lm/{name}")
+        for node in tree.body:
+            public = isinstance(node, FUNCTION | ast.ClassDef) and is_public(node)
+            if public and not ast.get_docstring(node):
+                found.append(f"tiny_lm/{name}:{node.lineno} {node.name}")
     assert found == []
 
 
@@ -272,15 +276,19 @@ def without_hints(function, is_method):
     return missing
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_public_functions_have_full_type_hints(name):
-    functions = [(node, False) for node in trees()[name].body]
-    for node in trees()[name].body:
+def functions(tree):
+    """(function, is it a method?) of a file."""
+    for node in tree.body:
+        yield node, False
         if isinstance(node, ast.ClassDef) and is_public(node):
-            functions += [(method, True) for method in node.body]
+            yield from ((method, True) for method in node.body)
+
+
+def test_public_functions_have_full_type_hints():
     found = [
         f"tiny_lm/{name}:{function.lineno} {function.name}: {', '.join(missing)}"
-        for function, is_method in functions
+        for name, tree in trees().items()
+        for function, is_method in functions(tree)
         if isinstance(function, FUNCTION)
         and (is_public(function) or function.name in ("__init__", "__call__"))
         and (missing := without_hints(function, is_method))

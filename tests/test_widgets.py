@@ -72,7 +72,7 @@ class Seen(NamedTuple):
 def seen(lab, name):
     """What is shown while one control goes through its settings: `{value: Seen}`."""
     found, values = {}, settings(lab.controls[name])
-    compared = values[:: 1 + len(values) // 10]  # of a long menu every second or third: it is slow
+    compared = values[:: max(1, (len(values) - 1) // 2)]  # of a long menu three: it is slow
     for value in values:
         lab.controls[name].value = value
         whole = value not in compared or is_whole(lab)
