@@ -16,7 +16,7 @@ from torch.testing import assert_close
 from tiny_lm import checkpoint, fast
 from tiny_lm.attention import CausalSelfAttention, KVCache
 from tiny_lm.generate import generate
-from tiny_lm.layers import RMSNorm, SwiGLU
+from tiny_lm.layers import PostNormBlock, RMSNorm, SwiGLU
 from tiny_lm.model import ModelConfig, TinyLM
 from tiny_lm.taps import Recorder
 from tiny_lm.train import next_token_loss
@@ -421,6 +421,7 @@ def test_layers_of_other_designs_are_left_alone():
     model = small_model()
     model.norm_final = Mine(16)
     assert type(fast.speed_up(model).norm_final) is Mine
+    assert type(fast.speed_up(small_model(order="post")).blocks[0]) is PostNormBlock
     normed = fast.speed_up(small_model(order="qk_norm")).blocks[0].attention
     assert type(normed) is CausalSelfAttention, "its q and k are more than a product"
     assert type(normed.q_proj.norm) is fast.FastRMSNorm

@@ -6,7 +6,6 @@ import copy
 import random
 import re
 from dataclasses import replace
-from functools import cache
 from html.parser import HTMLParser
 from math import exp, log
 
@@ -32,15 +31,8 @@ from tiny_lm.probes.court import (
     verdict,
 )
 
+pytestmark = pytest.mark.usefixtures("drawn_once")
 positive = st.floats(1e-6, 1e6)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def drawn_once():
-    """Every stack of branches is kept, in 0.7 GB: `depth` keeps ten, and would draw most again."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(depth, "branches", cache(depth.branches.__wrapped__))
-        yield
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from math import comb, inf, isnan, log10, sqrt
 
 import numpy as np
@@ -16,16 +15,9 @@ from tiny_lm.plots import depth as plots
 from tiny_lm.probes import depth, depth_laws, paths
 from tiny_lm.probes.depth_laws import GAINS, LAWS, SEEDS, measure, row
 
+pytestmark = pytest.mark.usefixtures("drawn_once")
 HE, DEFAULT, SMALL = depth.INITS
 RELU, REAL = depth.BRANCHES
-
-
-@pytest.fixture(autouse=True, scope="module")
-def drawn_once():
-    """Every stack of branches is kept, in 0.7 GB: `depth` keeps ten, and would draw most again."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(depth, "branches", cache(depth.branches.__wrapped__))
-        yield
 
 
 @pytest.fixture(autouse=True)

@@ -71,12 +71,11 @@ class Seen(NamedTuple):
 
 def seen(lab, name):
     """What is shown while one control goes through its settings: `{value: Seen}`."""
-    found, values = {}, settings(lab.controls[name])
-    compared = values[:: max(1, (len(values) - 1) // 2)]  # of a long menu three: it is slow
-    for value in values:
+    found = {}
+    for value in settings(lab.controls[name]):
         lab.controls[name].value = value
-        whole = value not in compared or is_whole(lab)
-        found[value] = Seen(image(lab), lab.sentence, lab.error, whole, hidden(lab.picture))
+        said = image(lab), lab.sentence, lab.error
+        found[value] = Seen(*said, whole=is_whole(lab), hidden=hidden(lab.picture))
     return found
 
 

@@ -129,7 +129,7 @@ def _steps(
 def _draw(logits: Tensor, settings: dict, generator: torch.Generator) -> Tensor:
     """One token a row, where a uniform number falls in the running sum: `[B, V] -> [B]`."""
     if settings["temperature"] == 0:
-        _largest(logits)
+        _largest(logits)  # or an error
         return logits.argmax(dim=-1)
     p = probabilities(logits, **settings)
     reached = p.cumsum(dim=-1)

@@ -103,10 +103,9 @@ class FastAttention(CausalSelfAttention):
         H, K, d = self.heads, self.kv_heads, self.width // self.heads
         qkv = multiply(row, self.q_proj, self.k_proj, self.v_proj).view(1, 1, -1, d)
         qk = _turn(qkv[:, :, : H + K], len(cache), self.theta)
-        # Heads that share a key/value head stand as its queries; there is no future.
-        q, k = qk[:, :, :H].view(1, K, H // K, d), qk[:, :, H:].view(1, K, 1, d)
+        q, k = qk[:, :, :H].view(1, H, 1, d), qk[:, :, H:].view(1, K, 1, d)
         k, v = cache.append(k, qkv[:, :, H + K :].view(1, K, 1, d))
-        return multiply(scaled_dot_product_attention(q, k, v).reshape(-1), self.out_proj)
+        return multiply(_attend(q, k, v).reshape(-1), self.out_proj)
 
 
 def _turn(x: Tensor, start: int, theta: float) -> Tensor:
